@@ -1,0 +1,329 @@
+"""Reads and writes the `config.json` of a MOSS-TTS-Local checkpoint.
+
+It knows the fields on which the arithmetic depends and refuses values that the network does not implement.
+It does not know the weights, nor which codec the frame codes belong to.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+MODEL_TYPE = "moss_tts_local"
+TEXT_HEAD_MODES = ("binary", "full_vocab")
+
+
+class ConfigError(ValueError):
+    """A field of `config.json` is missing, malformed, or asks for something that is not implemented."""
+
+
+@dataclass(frozen=True)
+class GlobalConfig:
+    """Sizes of the global decoder, a Qwen3-style transformer over frames; all in elements."""
+
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    feed_forward: int
+    vocabulary: int
+    rope_theta: float
+    norm_eps: float
+
+
+@dataclass(frozen=True)
+class LocalConfig:
+    """Sizes of the depth decoder, a GPT-2-style transformer over the codebooks of one frame; same width as the global."""
+
+    layers: int
+    heads: int
+    feed_forward: int
+    rope_base: float
+    norm_eps: float
+
+
+@dataclass(frozen=True)
+class SpecialIds:
+    """Text ids with a meaning of their own; `assistant_slot` is the text column of a frame that is spoken."""
+
+    pad: int
+    im_start: int
+    im_end: int
+    audio_start: int
+    audio_end: int
+    user_slot: int
+    assistant_slot: int
+
+
+@dataclass(frozen=True)
+class MossConfig:
+    """Everything the network and the generation loop need to know about a checkpoint."""
+
+    backbone: GlobalConfig
+    local: LocalConfig
+    ids: SpecialIds
+    codebook_sizes: tuple[int, ...]
+    audio_pad: int
+    sample_rate: int
+    text_head_mode: str = "binary"
+
+    def __post_init__(self) -> None:
+        if not self.codebook_sizes or min(self.codebook_sizes) < 1:
+            raise ConfigError(
+                f"audio_codebook_sizes is {list(self.codebook_sizes)}: at least one positive size is needed"
+            )
+        if self.audio_pad < max(self.codebook_sizes):
+            raise ConfigError(
+                f"audio_pad_token_id is {self.audio_pad}, which is a real code of a book of {max(self.codebook_sizes)}: "
+                "it must be at least the largest of audio_codebook_sizes"
+            )
+        if self.text_head_mode not in TEXT_HEAD_MODES:
+            raise ConfigError(
+                f"local_text_head_mode is {self.text_head_mode!r}: allowed are {', '.join(TEXT_HEAD_MODES)}"
+            )
+        for name, value in asdict(self.ids).items():
+            if not 0 <= value < self.backbone.vocabulary:
+                raise ConfigError(f"the id of {name} is {value}, outside the vocabulary of {self.backbone.vocabulary}")
+        _require_divisible("num_attention_heads", self.backbone.heads, "num_key_value_heads", self.backbone.kv_heads)
+        _require_divisible("hidden_size", self.backbone.hidden, "gpt2_config.n_head", self.local.heads)
+        for field, width in (("head_dim", self.backbone.head_dim), ("n_embd / n_head", self.local_head_dim)):
+            if width % 2:
+                raise ConfigError(f"{field} is {width}: rotary positions need an even width")
+
+    @property
+    def books(self) -> int:
+        """Codebooks of a frame, `q` in shapes."""
+        return len(self.codebook_sizes)
+
+    @property
+    def local_head_dim(self) -> int:
+        """Width of one head of the depth decoder."""
+        return self.backbone.hidden // self.local.heads
+
+    @classmethod
+    def load(cls, path: Path) -> MossConfig:
+        """Read a `config.json`; every problem is a `ConfigError` that names the file and the field."""
+        try:
+            raw = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise ConfigError(
+                f"{path} does not exist: a checkpoint folder needs config.json beside its weights"
+            ) from None
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path} is not valid JSON ({error}): download it again") from None
+        try:
+            return cls.from_json(raw)
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from None
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> MossConfig:
+        """Build from the parsed JSON object; unknown fields are ignored, unimplemented values raise `ConfigError`."""
+        top = _Fields(raw, "")
+        top.require("model_type", MODEL_TYPE)
+        top.require("tie_word_embeddings", True, default=True)
+        backbone_fields = _backbone_fields(raw)
+        backbone = _read_backbone(backbone_fields)
+        top.require("hidden_size", backbone.hidden, default=backbone.hidden)
+        top.require("local_hidden_size", backbone.hidden, default=backbone.hidden)
+        books = top.integer("n_vq")
+        sizes = top.integers("audio_codebook_sizes", default=[top.integer("audio_vocab_size")] * books)
+        if len(sizes) != books:
+            raise ConfigError(f"audio_codebook_sizes has {len(sizes)} entries, n_vq says {books}")
+        return cls(
+            backbone=backbone,
+            local=_read_local(top, _Fields(top.mapping("gpt2_config"), "gpt2_config."), backbone.hidden, books),
+            ids=_read_ids(top),
+            codebook_sizes=tuple(sizes),
+            audio_pad=top.first_integer("audio_pad_token_id", "audio_pad_code"),
+            sample_rate=top.integer("sampling_rate"),
+            text_head_mode=top.text("local_text_head_mode"),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `from_json` reads back unchanged, under the public field names."""
+        backbone = {
+            "model_type": "qwen3",
+            "hidden_size": self.backbone.hidden,
+            "num_hidden_layers": self.backbone.layers,
+            "num_attention_heads": self.backbone.heads,
+            "num_key_value_heads": self.backbone.kv_heads,
+            "head_dim": self.backbone.head_dim,
+            "intermediate_size": self.backbone.feed_forward,
+            "vocab_size": self.backbone.vocabulary,
+            "rope_theta": self.backbone.rope_theta,
+            "rms_norm_eps": self.backbone.norm_eps,
+            "hidden_act": "silu",
+            "attention_bias": False,
+            "tie_word_embeddings": True,
+        }
+        local = {
+            "model_type": "gpt2",
+            "n_embd": self.backbone.hidden,
+            "n_layer": self.local.layers,
+            "n_head": self.local.heads,
+            "n_inner": self.local.feed_forward,
+            "n_positions": self.books + 1,
+            "n_ctx": self.books + 1,
+            "layer_norm_epsilon": self.local.norm_eps,
+            "rope_base": self.local.rope_base,
+            "position_embedding_type": "rope",
+            "activation_function": "silu",
+            "scale_attn_weights": True,
+        }
+        return {
+            "model_type": MODEL_TYPE,
+            "architectures": ["MossTTSLocalModel"],
+            "n_vq": self.books,
+            "audio_vocab_size": max(self.codebook_sizes),
+            "audio_codebook_sizes": list(self.codebook_sizes),
+            "audio_pad_token_id": self.audio_pad,
+            "pad_token_id": self.ids.pad,
+            "im_start_token_id": self.ids.im_start,
+            "im_end_token_id": self.ids.im_end,
+            "audio_start_token_id": self.ids.audio_start,
+            "audio_end_token_id": self.ids.audio_end,
+            "audio_user_slot_token_id": self.ids.user_slot,
+            "audio_assistant_slot_token_id": self.ids.assistant_slot,
+            "sampling_rate": self.sample_rate,
+            "local_transformer_layers": self.local.layers,
+            "local_text_head_mode": self.text_head_mode,
+            "tie_word_embeddings": True,
+            "qwen3_config": backbone,
+            "gpt2_config": local,
+        }
+
+
+class _Fields:
+    """Typed, named access to one JSON object; `prefix` is what error messages put before a field's name."""
+
+    def __init__(self, values: Mapping[str, Any], prefix: str) -> None:
+        self.values = values
+        self.prefix = prefix
+
+    def _get(self, name: str, kinds: type | tuple[type, ...], allowed: str, default: Any) -> Any:
+        value = self.values.get(name)
+        if value is None:
+            value = default
+        if value is None:
+            raise ConfigError(f"{self.prefix}{name} is missing: {allowed} is needed")
+        if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool):
+            raise ConfigError(f"{self.prefix}{name} is {value!r}: {allowed} is needed")
+        return value
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        value = self._get(name, int, "a whole number from 0 up", default)
+        if value < 0:
+            raise ConfigError(f"{self.prefix}{name} is {value}: a whole number from 0 up is needed")
+        return int(value)
+
+    def first_integer(self, *names: str) -> int:
+        """The first of several names for one field; published configs differ in which they write."""
+        present = [name for name in names if self.values.get(name) is not None]
+        return self.integer(present[0] if present else names[0])
+
+    def integers(self, name: str, default: list[int]) -> list[int]:
+        values = self._get(name, list, "a list of whole numbers", default)
+        if not all(type(value) is int for value in values):
+            raise ConfigError(f"{self.prefix}{name} is {values!r}: a list of whole numbers is needed")
+        return list(values)
+
+    def positive(self, name: str, default: float | None = None) -> float:
+        value = self._get(name, (int, float), "a number above 0", default)
+        if not value > 0:
+            raise ConfigError(f"{self.prefix}{name} is {value!r}: a number above 0 is needed")
+        return float(value)
+
+    def text(self, name: str) -> str:
+        return str(self._get(name, str, "a text", None))
+
+    def mapping(self, name: str, default: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        value: Mapping[str, Any] = self._get(name, Mapping, "an object", default)
+        return value
+
+    def require(self, name: str, only: Any, default: Any = None) -> None:
+        value = self.values.get(name, default)
+        if value != only:
+            raise ConfigError(f"{self.prefix}{name} is {value!r}: only {only!r} is implemented")
+
+
+def _backbone_fields(raw: Mapping[str, Any]) -> _Fields:
+    copies = {name: raw[name] for name in ("qwen3_config", "language_config") if raw.get(name) is not None}
+    if len(copies) == 2 and copies["qwen3_config"] != copies["language_config"]:
+        raise ConfigError("qwen3_config and language_config differ: they must be copies of each other")
+    name = "language_config" if "language_config" in copies and "qwen3_config" not in copies else "qwen3_config"
+    return _Fields(_Fields(raw, "").mapping(name), f"{name}.")
+
+
+def _read_backbone(fields: _Fields) -> GlobalConfig:
+    fields.require("hidden_act", "silu", default="silu")
+    fields.require("attention_bias", False, default=False)
+    fields.require("use_sliding_window", False, default=False)
+    fields.require("tie_word_embeddings", True, default=True)
+    layers = fields.integer("num_hidden_layers")
+    kinds = fields.values.get("layer_types") or []
+    if any(kind != "full_attention" for kind in kinds):
+        raise ConfigError(f"{fields.prefix}layer_types is {kinds!r}: only 'full_attention' is implemented")
+    return GlobalConfig(
+        hidden=fields.integer("hidden_size"),
+        layers=layers,
+        heads=fields.integer("num_attention_heads"),
+        kv_heads=fields.integer("num_key_value_heads"),
+        head_dim=fields.integer("head_dim"),
+        feed_forward=fields.integer("intermediate_size"),
+        vocabulary=fields.integer("vocab_size"),
+        rope_theta=_read_rope_theta(fields),
+        norm_eps=fields.positive("rms_norm_eps"),
+    )
+
+
+def _read_rope_theta(fields: _Fields) -> float:
+    """`rope_theta` beside the sizes, or inside the rotary object where newer transformers releases put it."""
+    theta = fields.values.get("rope_theta")
+    for name in ("rope_parameters", "rope_scaling"):
+        if fields.values.get(name) is None:
+            continue
+        rotary = _Fields(fields.mapping(name), f"{fields.prefix}{name}.")
+        rotary.require("rope_type", "default", default=rotary.values.get("type", "default"))
+        if theta is None and rotary.values.get("rope_theta") is not None:
+            return rotary.positive("rope_theta")
+    return fields.positive("rope_theta")
+
+
+def _read_local(top: _Fields, fields: _Fields, hidden: int, books: int) -> LocalConfig:
+    fields.require("n_embd", hidden)
+    fields.require("activation_function", "silu")
+    fields.require("position_embedding_type", "rope")
+    fields.require("scale_attn_weights", True, default=True)
+    fields.require("scale_attn_by_inverse_layer_idx", False, default=False)
+    positions = fields.integer("n_positions", default=books + 1)
+    if positions < books:
+        raise ConfigError(f"{fields.prefix}n_positions is {positions}: n_vq = {books} depth positions are needed")
+    return LocalConfig(
+        layers=top.integer("local_transformer_layers"),
+        heads=fields.integer("n_head"),
+        feed_forward=fields.integer("n_inner", default=4 * hidden),
+        rope_base=fields.positive("rope_base"),
+        norm_eps=fields.positive("layer_norm_epsilon"),
+    )
+
+
+def _read_ids(top: _Fields) -> SpecialIds:
+    return SpecialIds(
+        pad=top.integer("pad_token_id"),
+        im_start=top.integer("im_start_token_id"),
+        im_end=top.integer("im_end_token_id"),
+        audio_start=top.integer("audio_start_token_id"),
+        audio_end=top.integer("audio_end_token_id"),
+        user_slot=top.integer("audio_user_slot_token_id"),
+        assistant_slot=top.first_integer("audio_assistant_slot_token_id", "audio_assistant_gen_slot_token_id"),
+    )
+
+
+def _require_divisible(name: str, value: int, divisor_name: str, divisor: int) -> None:
+    if divisor < 1 or value % divisor:
+        raise ConfigError(f"{name} is {value}, which {divisor_name} = {divisor} does not divide")
