@@ -1,0 +1,117 @@
+"""Every dial of a search, checked when it is built. Knows nothing about engines, so defaults that an engine owns are None."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from fractions import Fraction
+
+MAX_SECONDS = 60.0
+MAX_CANDIDATES = 64
+WHOLE_UTTERANCE = 1_000_000
+"""A `chunk_frames` that no utterance reaches: candidates are compared once, when they have all ended."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How an engine draws: the part of the configuration that reaches the model.
+
+    `guidance` is the classifier-free guidance scale (1 or None: none; None lets the engine choose); `seed` keys the random
+    stream of every row. The other fields mean what they mean in `SearchConfig`.
+    """
+
+    temperature: float = 1.0
+    top_k: int = 50
+    top_p: float = 0.95
+    repetition_penalty: float = 1.0
+    text_temperature: float = 1.0
+    guidance: float | None = None
+    seed: int = 777
+
+
+@dataclass(frozen=True)
+class SearchConfig:
+    """Settings of one search. A wrong one raises `ValueError` or `TypeError` naming the field, its value and what is allowed.
+
+    Attributes:
+        n: candidates sampled at once, 1..64; 1 is plain sampling.
+        beam_width: rows kept at each selection, 1..n.
+        chunk_frames: frames between two selections (10 frames are 800 ms at 12.5 Hz).
+        first_chunk_frames: a different length for the first chunk (a short one brings the first audio sooner).
+        max_seconds: longest audio, up to 60 s; None leaves it to the engine's budget for the text.
+        guidance: classifier-free guidance scale; None is the engine's own default, 1 is none.
+        temperature: of the audio draws; 0 is greedy.
+        top_k, top_p: filters of the audio draws; 0 and 1.0 switch them off.
+        repetition_penalty: divides (or, for negative logits, multiplies) the logits of codes already drawn; 1 is none.
+        text_temperature: of the draw that says stop or go on; 0 is greedy.
+        seed: any non-negative integer below 2^63.
+        max_lag_seconds: longest stretch of audio that may wait uncommitted while beams disagree; None is no limit.
+    """
+
+    n: int = 8
+    beam_width: int = 1
+    chunk_frames: int = 10
+    first_chunk_frames: int | None = None
+    max_seconds: float | None = None
+    guidance: float | None = None
+    temperature: float = 1.0
+    top_k: int = 50
+    top_p: float = 0.95
+    repetition_penalty: float = 1.0
+    text_temperature: float = 1.0
+    seed: int = 777
+    max_lag_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        _whole("n", self.n, 1, MAX_CANDIDATES)
+        _whole("beam_width", self.beam_width, 1, self.n, "n")
+        _whole("chunk_frames", self.chunk_frames, 1, WHOLE_UTTERANCE)
+        if self.first_chunk_frames is not None:
+            _whole("first_chunk_frames", self.first_chunk_frames, 1, WHOLE_UTTERANCE)
+        if self.max_seconds is not None:
+            _real("max_seconds", self.max_seconds, above=0.0, most=MAX_SECONDS)
+        if self.guidance is not None:
+            _real("guidance", self.guidance, least=0.0)
+        _real("temperature", self.temperature, least=0.0)
+        _whole("top_k", self.top_k, 0, 1 << 31)
+        _real("top_p", self.top_p, above=0.0, most=1.0)
+        _real("repetition_penalty", self.repetition_penalty, above=0.0)
+        _real("text_temperature", self.text_temperature, least=0.0)
+        _whole("seed", self.seed, 0, (1 << 63) - 1)
+        if self.max_lag_seconds is not None:
+            _real("max_lag_seconds", self.max_lag_seconds, least=0.0)
+
+    @property
+    def sampling(self) -> Sampling:
+        """The part that reaches the engine."""
+        return Sampling(**{f.name: getattr(self, f.name) for f in fields(Sampling)})
+
+    def frame_limit(self, engine_budget: int, frame_rate: Fraction) -> int:
+        """Frames that an utterance may take: `max_seconds` where given, else the engine's budget; never over 60 s."""
+        ceiling = math.floor(MAX_SECONDS * frame_rate)
+        if self.max_seconds is None:
+            return max(1, min(engine_budget, ceiling))
+        return max(1, min(math.ceil(Fraction(self.max_seconds) * frame_rate), ceiling))
+
+
+def _whole(name: str, value: object, least: int, most: int, most_name: str = "") -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name}: {value!r} is a {type(value).__name__}; it must be an integer")
+    if not least <= value <= most:
+        limit = f"{most_name} = {most}" if most_name else f"{most}"
+        raise ValueError(f"{name}: {value} is out of range; allowed is {least} to {limit}")
+
+
+def _real(
+    name: str, value: object, *, least: float | None = None, above: float | None = None, most: float | None = None
+) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name}: {value!r} is a {type(value).__name__}; it must be a number")
+    low = least if least is not None else above
+    assert low is not None
+    inside = math.isfinite(value) and (value >= low if above is None else value > low)
+    if not inside or (most is not None and value > most):
+        words = f"{'at least' if above is None else 'above'} {low:g}" + (
+            f" and at most {most:g}" if most is not None else ""
+        )
+        raise ValueError(f"{name}: {value} is out of range; it must be {words}")

@@ -1,0 +1,303 @@
+"""Forkable state: the key/value cache that stores a shared prefix once, and the walk that forks everything else.
+
+Knows nothing about what the keys stand for: text rows, codec frames and audio features are all positions here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+"""`(layer, q [*, H_q, T, d], k [*, H_kv, T, d], v [*, H_kv, T, d]) -> [*, H_q, T, d]`: attention as an argument of a network."""
+
+_ALIGN = 16  # lengths are read in multiples of this, so that padding by batch mates leaves every sum in the same order
+_BLOCK = 128  # longest inner product that the CPU's matrix kernels never split
+
+
+@dataclass(frozen=True)
+class Step:
+    """New positions of a cache: hand `positions` and `attend` to a network, once."""
+
+    positions: Tensor
+    attend: Attend
+
+
+class BranchCache:
+    """Keys and values of G groups of N rows: a trunk stored once a group, and a private tail for every row.
+
+    A group is a request, or one side of a request under classifier-free guidance. Attention reads the trunk once for all
+    N rows, in one batched product, and each row's tail, with one softmax over both.
+
+    Shapes: trunk [layers, 2, G, H_kv, L, d], tail [layers, 2, G, N, H_kv, T, d]; index 0 of axis 1 is keys, 1 is values.
+    Groups may differ in length: what lies beyond a group's length is masked and never read into a result.
+
+    Args:
+        window: a query sees the last `window` positions, itself among them; None is all. Trunk entries that no later
+            query can see are dropped at `commit`.
+        scale: of the scores; None is `head_dim ** -0.5`.
+    """
+
+    def __init__(
+        self,
+        *,
+        layers: int,
+        groups: int,
+        n: int,
+        kv_heads: int,
+        head_dim: int,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+        window: int | None = None,
+        scale: float | None = None,
+    ) -> None:
+        self.groups, self.n, self.window = groups, n, window
+        self._scale = head_dim**-0.5 if scale is None else scale
+        self._trunk = torch.zeros(layers, 2, groups, kv_heads, _ALIGN, head_dim, dtype=dtype, device=device)
+        self._tail = torch.zeros(layers, 2, groups, n, kv_heads, _ALIGN, head_dim, dtype=dtype, device=device)
+        self._trunk_length = [0] * groups
+        self._tail_length = [0] * groups
+        self._dropped = [0] * groups  # trunk entries that the window has left behind
+
+    @property
+    def committed(self) -> list[int]:
+        """Positions in each group's trunk, those that the window dropped included."""
+        return [length + gone for length, gone in zip(self._trunk_length, self._dropped, strict=True)]
+
+    @property
+    def pending(self) -> list[int]:
+        """Positions in each group's tail."""
+        return list(self._tail_length)
+
+    def prefill(self, lengths: Tensor) -> Step:
+        """Read right-padded prompts [G, L] into the trunk, once for all rows. `lengths` int64 [G]; the step's `*` is [G]."""
+        assert not any(self._trunk_length) and not any(self._tail_length), "prefill comes first, and once"
+        self._trunk_length = [int(length) for length in lengths.tolist()]
+        longest = max(self._trunk_length)
+        read = _aligned(longest)
+        self._trunk = _grown(self._trunk, 4, read)
+        place = torch.arange(read, device=self._trunk.device)
+        hidden = self._hidden(place[:longest, None], place[None, :])  # [L, read]
+
+        def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            groups, heads, length, width = q.shape
+            self._trunk[layer, 0, :, :, :length] = k
+            self._trunk[layer, 1, :, :, :length] = v
+            keys, values = self._trunk[layer, 0, :, :, None, :read], self._trunk[layer, 1, :, :, None, :read]
+            queries = q.reshape(groups, k.shape[1], -1, length, width)  # [G, H_kv, rep, L, d]
+            scores = _product(queries, keys.transpose(-1, -2)).float() * self._scale
+            weights = scores.masked_fill_(hidden, -torch.inf).softmax(-1).to(v.dtype)
+            return _weighted(weights, values).reshape(q.shape)
+
+        return Step(place[:longest].expand(self.groups, -1), attend)
+
+    def extend(self, frames: int, active: Tensor | None = None) -> Step:
+        """Add `frames` positions to every row's tail; the step's `*` is [G, N].
+
+        Groups that are False in `active` (bool [G]) do not grow: what is computed for them is thrown away.
+        """
+        before = list(self._tail_length)
+        grows = [True] * self.groups if active is None else active.tolist()
+        read = _aligned(max(before) + frames)
+        self._tail = _grown(self._tail, 5, read)
+        self._tail_length = [old + frames * grow for old, grow in zip(before, grows, strict=True)]
+        device = self._tail.device
+        offset = torch.tensor(before, device=device)  # [G]
+        start = torch.tensor(self.committed, device=device) + offset
+        fresh = torch.arange(frames, device=device)
+        positions = (start[:, None] + fresh)[:, None].expand(-1, self.n, -1)  # [G, N, T]
+        level = len(set(before)) == 1
+        slots = (offset[:, None] + fresh)[:, None, None, :, None]  # [G, 1, 1, T, 1]
+        tail_place = torch.arange(read, device=device)[None, None]  # [1, 1, T_read]
+        tail_hidden = self._hidden((offset[:, None] + fresh)[..., None], tail_place)  # [G, T, T_read]
+        trunk_read = _aligned(max(self._trunk_length))
+        trunk_hidden = self._trunk_hidden(trunk_read, positions[:, 0])
+        hidden = torch.cat([tail_hidden, trunk_hidden], -1)[:, None, None, None]  # [G, 1, 1, 1, T, read]
+
+        def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            groups, n, heads, new, width = q.shape
+            kv_heads = k.shape[2]
+            for part, value in ((self._tail[layer, 0], k), (self._tail[layer, 1], v)):
+                if level:
+                    part[:, :, :, before[0] : before[0] + frames] = value
+                else:
+                    part.scatter_(3, slots.expand_as(value), value)
+            keys, values = self._tail[layer, 0, :, :, :, :read], self._tail[layer, 1, :, :, :, :read]
+            trunk_keys, trunk_values = (
+                self._trunk[layer, 0, :, :, :trunk_read],
+                self._trunk[layer, 1, :, :, :trunk_read],
+            )
+            queries = q.reshape(groups, n, kv_heads, -1, width)  # [G, N, H_kv, rep * T, d]
+            shared = _folded(queries)  # [G, H_kv, N * rep * T, d]
+            scores = torch.cat(
+                [queries @ keys.transpose(-1, -2), _unfolded(_product(shared, trunk_keys.transpose(-1, -2)), n)], -1
+            )
+            scores = scores.float().mul_(self._scale).view(groups, n, kv_heads, -1, new, read + trunk_read)
+            weights = scores.masked_fill_(hidden, -torch.inf).softmax(-1).to(v.dtype).flatten(3, 4)
+            out = _weighted(weights[..., :read], values)
+            if trunk_read:
+                out = out + _unfolded(_weighted(_folded(weights[..., read:]), trunk_values), n)
+            return out.reshape(q.shape)
+
+        return Step(positions, attend)
+
+    def fork(self, parents: Tensor) -> None:
+        """Row `(g, i)` goes on with the tail of old row `(g, parents[g, i])`; int64 [G, N]. The trunk is not touched."""
+        used = max(self._tail_length)
+        if used == 0 or is_identity(parents):
+            return
+        index = row_index(parents).to(self._tail.device)
+        tail = self._tail[..., :used, :]
+        tail.copy_(tail.flatten(2, 3).index_select(2, index).view_as(tail))
+
+    def commit(self, frames: Tensor) -> None:
+        """Move the oldest `frames[g]` tail positions, now equal in all rows of group g, to the trunk; int64 [G]."""
+        counts = [int(count) for count in frames.tolist()]
+        for group, (count, pending) in enumerate(zip(counts, self._tail_length, strict=True)):
+            if not 0 <= count <= pending:
+                raise ValueError(f"commit: group {group} has {pending} uncommitted positions; {count} were asked for")
+        self._trunk = _grown(
+            self._trunk, 4, max(old + new for old, new in zip(self._trunk_length, counts, strict=True))
+        )
+        for group, count in enumerate(counts):
+            if count:
+                self._move(group, count)
+
+    def _move(self, group: int, count: int) -> None:
+        old, rest = self._trunk_length[group], self._tail_length[group] - count
+        trunk, tail = self._trunk[:, :, group], self._tail[:, :, group]
+        trunk[..., old : old + count, :] = tail[:, :, 0, :, :count]
+        if rest:
+            tail[..., :rest, :] = tail[..., count : count + rest, :].clone()
+        self._tail_length[group] = rest
+        kept = old + count if self.window is None else min(old + count, self.window - 1)
+        gone = old + count - kept
+        if gone:
+            trunk[..., :kept, :] = trunk[..., gone : gone + kept, :].clone()
+        self._trunk_length[group] = kept
+        self._dropped[group] += gone
+
+    def _hidden(self, query: Tensor, key: Tensor) -> Tensor:
+        """Whether a key lies in the future of a query, or has left its window."""
+        hidden = key > query
+        return hidden if self.window is None else hidden | (key <= query - self.window)
+
+    def _trunk_hidden(self, read: int, positions: Tensor) -> Tensor:
+        """[G, T, read] from the positions [G, T] of the queries: which trunk entries are not there or out of the window."""
+        device = self._trunk.device
+        place = torch.arange(read, device=device)[None, None]
+        hidden = (place >= torch.tensor(self._trunk_length, device=device)[:, None, None]).expand(
+            -1, positions.shape[1], -1
+        )
+        if self.window is None:
+            return hidden
+        absolute = place + torch.tensor(self._dropped, device=device)[:, None, None]
+        return hidden | (absolute <= positions[..., None] - self.window)
+
+
+def shared() -> Any:
+    """A dataclass field that all rows have in common: `fork_rows` leaves it alone."""
+    return field(metadata={"shared": True})
+
+
+def fork_rows(state: object, parents: Tensor) -> None:
+    """Fork every tensor and cache of a state dataclass in place; `parents` int64 [B, N].
+
+    Tensors have rows on axis 0 (or a multiple: several guidance sides, side-major). Caches fork themselves, dataclasses,
+    lists and dicts are walked, None is nothing, fields marked `shared()` are left alone.
+
+    Raises:
+        TypeError: a field holds something else. A state that cannot be forked must not be carried on in silence.
+    """
+    if not is_identity(parents):
+        _forked(state, parents, row_index(parents), type(state).__name__)
+
+
+def _forked(value: Any, parents: Tensor, index: Tensor, where: str) -> Any:
+    match value:
+        case Tensor():
+            rows = index.numel()
+            sides, odd = divmod(value.shape[0] if value.ndim else 0, rows)
+            if odd or not sides:
+                raise TypeError(
+                    f"{where}: shape {tuple(value.shape)} does not have {rows} rows on axis 0; it cannot be forked"
+                )
+            tiled = torch.cat([index + side * rows for side in range(sides)])
+            return value.index_select(0, tiled.to(value.device))
+        case BranchCache():
+            value.fork(parents.repeat(value.groups // parents.shape[0], 1))
+        case list():
+            value[:] = [_forked(item, parents, index, f"{where}[{i}]") for i, item in enumerate(value)]
+        case dict():
+            value.update({key: _forked(item, parents, index, f"{where}[{key!r}]") for key, item in value.items()})
+        case None:
+            pass
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            for part in fields(value):
+                if not part.metadata.get("shared"):
+                    name = f"{where}.{part.name}"
+                    setattr(value, part.name, _forked(getattr(value, part.name), parents, index, name))
+        case _:
+            raise TypeError(
+                f"{where}: a {type(value).__name__} cannot be forked; use tensors with rows on axis 0, or shared()"
+            )
+    return value
+
+
+def is_identity(parents: Tensor) -> bool:
+    """Whether every row goes on as itself."""
+    return bool((parents == torch.arange(parents.shape[1], device=parents.device)).all())
+
+
+def row_index(parents: Tensor) -> Tensor:
+    """Flat row numbers [B * N] of parents [B, N]."""
+    batch, n = parents.shape
+    return (parents + torch.arange(batch, device=parents.device)[:, None] * n).flatten()
+
+
+def _aligned(length: int) -> int:
+    return -(-length // _ALIGN) * _ALIGN
+
+
+def _grown(buffer: Tensor, axis: int, needed: int) -> Tensor:
+    """The buffer with room for `needed` entries on `axis`: itself, or a copy at least twice as long, zeros at the end."""
+    room = buffer.shape[axis]
+    if needed <= room:
+        return buffer
+    shape = list(buffer.shape)
+    shape[axis] = max(_aligned(needed), 2 * room)
+    bigger = buffer.new_zeros(shape)
+    bigger.narrow(axis, 0, room).copy_(buffer)
+    return bigger
+
+
+def _folded(rows: Tensor) -> Tensor:
+    """[G, N, H, M, x] to [G, H, N * M, x]: the rows of a group side by side, for one product with what they share."""
+    return rows.transpose(1, 2).flatten(2, 3)
+
+
+def _unfolded(shared_rows: Tensor, n: int) -> Tensor:
+    """The inverse of `_folded`."""
+    return shared_rows.unflatten(2, (n, -1)).transpose(1, 2)
+
+
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    """`left @ right`, with at least four rows on the left: fewer take another kernel, which rounds otherwise."""
+    rows = left.shape[-2]
+    if rows >= 4:
+        return left @ right
+    return (torch.nn.functional.pad(left, (0, 0, 0, 4 - rows)) @ right)[..., :rows, :]
+
+
+def _weighted(weights: Tensor, values: Tensor) -> Tensor:
+    """`weights @ values`, summed in blocks on a CPU, so that a longer (masked) axis does not change the rounding."""
+    if weights.shape[-1] <= _BLOCK or weights.device.type != "cpu":
+        return _product(weights, values)
+    out = _product(weights[..., :_BLOCK], values[..., :_BLOCK, :])
+    for start in range(_BLOCK, weights.shape[-1], _BLOCK):
+        out = out + _product(weights[..., start : start + _BLOCK], values[..., start : start + _BLOCK, :])
+    return out

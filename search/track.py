@@ -1,0 +1,172 @@
+"""One request's share of a search: its uncommitted frames and audio, what is committed, and the decision at each step.
+
+Plain bookkeeping on the CPU. Knows nothing of streams, devices or models, so it is tested without weights.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from search.commit import agreed_frames, drop_late
+from search.config import SearchConfig
+from search.protocols import Scores
+from search.record import StepRecord, seconds_of
+from search.request import SpeechRequest
+from search.select import rank, spread
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What one selection means for one request.
+
+    Attributes:
+        kept: rows that go on, best first; one row when the request has ended.
+        parents: the old row that each new row continues.
+        frames: how many of the oldest uncommitted frames become final.
+    """
+
+    kept: list[int]
+    parents: list[int]
+    frames: int
+
+
+@dataclass(eq=False)
+class Track:
+    """The rows of one request.
+
+    Attributes:
+        limit: frames that the utterance may take.
+        frames, pcm: [N, T, q] and [N, T * hop], uncommitted, with padding behind each row's `lengths`.
+        ended: the winner is chosen; later steps of the batch concern other requests.
+    """
+
+    request: SpeechRequest
+    index: int
+    config: SearchConfig
+    limit: int
+    hop: int
+    frame_rate: Fraction
+    frames: Tensor = field(default_factory=lambda: torch.empty(0))
+    pcm: Tensor = field(default_factory=lambda: torch.empty(0))
+    lengths: list[int] = field(default_factory=list)
+    finished: list[bool] = field(default_factory=list)
+    committed: int = 0
+    ended: bool = False
+    hit_frame_limit: bool = False
+    segments: list[NDArray[np.float32]] = field(default_factory=list)
+    final_frames: list[Tensor] = field(default_factory=list)
+    steps: list[StepRecord] = field(default_factory=list)
+    final_score: dict[str, Any] | None = None
+    first_commit_seconds: float | None = None
+    wall_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.lengths = [0] * self.config.n
+        self.finished = [False] * self.config.n
+
+    @property
+    def longest(self) -> int:
+        """Frames since the start of the longest row."""
+        return self.committed + max(self.lengths)
+
+    @property
+    def at_limit(self) -> bool:
+        """No row may grow any more, though some have not said that they are done."""
+        return self.longest >= self.limit and not all(self.finished)
+
+    def hear(self, frames: Tensor, lengths: list[int], finished: list[bool], pcm: Tensor) -> list[int]:
+        """Append a chunk of all rows; returns the new real frames of each row, cut at the limit.
+
+        `frames` [N, T, q] and `pcm` [N, T * hop], on the CPU.
+        """
+        self.frames = torch.cat([self.frames, frames], 1) if self.frames.numel() else frames
+        self.pcm = torch.cat([self.pcm, pcm], 1) if self.pcm.numel() else pcm
+        room = self.limit - self.committed
+        grown = [min(old + new, room) for old, new in zip(self.lengths, lengths, strict=True)]
+        fresh = [new - old for new, old in zip(grown, self.lengths, strict=True)]
+        self.lengths, self.finished = grown, list(finished)
+        return fresh
+
+    def decide(self, scores: Scores, rows: slice) -> Decision:
+        """Rank the rows, keep the best, find what they agree on. `rows` is this request's part of the batch."""
+        rewards = scores.reward[rows].tolist()
+        prefix_wer = scores.heads["prefix_wer"][rows].tolist() if "prefix_wer" in scores.heads else None
+        over = self.at_limit or all(self.finished)
+        kept = rank(rewards, prefix_wer)[: 1 if over else self.config.beam_width]
+        kept = drop_late(self.frames, self.lengths, kept, self._max_lag)
+        if over or all(self.finished[row] for row in kept):
+            self.ended, self.hit_frame_limit = True, not self.finished[kept[0]]
+            return Decision(kept[:1], [kept[0]] * self.config.n, self.lengths[kept[0]])
+        return Decision(kept, spread(kept, self.config.n), agreed_frames(self.frames, self.lengths, kept))
+
+    def record(self, decision: Decision, scores: Scores, rows: slice, timing: dict[str, float]) -> StepRecord:
+        """Write the step record of a decision."""
+        judged: list[dict[str, Any]] = []
+        for row in range(rows.start, rows.stop):
+            reward = float(scores.reward[row])
+            heads = {name: float(values[row]) for name, values in scores.heads.items()}
+            judged.append(
+                {
+                    "reward": reward,
+                    "prefix_wer": math.nan,
+                    "judged": math.isfinite(reward),
+                    **heads,
+                    **scores.notes[row],
+                }
+            )
+        entry: StepRecord = {
+            "request": self.index,
+            "step": len(self.steps) + 1,
+            "frame": self.longest,
+            "retained_rows": decision.kept,
+            "parents": decision.parents,
+            "lengths": list(self.lengths),
+            "finished": list(self.finished),
+            "committed_audio_seconds": seconds_of(decision.frames, self.frame_rate),
+            "committed_until_seconds": seconds_of(self.committed + decision.frames, self.frame_rate),
+            **timing,
+            "scores": judged,
+        }
+        self.steps.append(entry)
+        self.final_score = judged[decision.kept[0]]
+        return entry
+
+    def settle(self, decision: Decision) -> NDArray[np.float32]:
+        """Make the decided frames final, let the other rows follow their parents; returns the new final audio."""
+        best, count = decision.kept[0], decision.frames
+        segment = self.pcm[best, : count * self.hop].numpy().copy()
+        if count:
+            self.segments.append(segment)
+            self.final_frames.append(self.frames[best, :count].clone())
+        parents = decision.parents
+        self.frames = self.frames[parents, count:]
+        self.pcm = self.pcm[parents, count * self.hop :]
+        self.lengths = [self.lengths[row] - count for row in parents]
+        self.finished = [self.finished[row] for row in parents]
+        self.committed += count
+        return segment
+
+    @property
+    def _max_lag(self) -> int | None:
+        seconds = self.config.max_lag_seconds
+        return None if seconds is None else math.floor(Fraction(seconds) * self.frame_rate)
+
+    @property
+    def audio(self) -> NDArray[np.float32]:
+        """Everything committed, float32 [samples]."""
+        return np.concatenate(self.segments) if self.segments else np.zeros(0, np.float32)
+
+    @property
+    def all_frames(self) -> Tensor:
+        """The frames of that audio, [T, q]."""
+        if self.final_frames:
+            return torch.cat(self.final_frames)
+        return self.frames[0, :0] if self.frames.ndim == 3 else torch.empty(0, 0)
