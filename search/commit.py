@@ -1,4 +1,4 @@
-"""When audio becomes irrevocable: the longest prefix that every kept row shares. Pure functions of frames and lengths."""
+"""When audio becomes irrevocable: the longest prefix that every kept row shares. Pure functions; knows no audio."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""Every dial of a search, checked when it is built. Knows nothing about engines, so defaults that an engine owns are None."""
+"""Every dial of a search, checked when it is built. Knows no engine: what an engine decides for itself is None here."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from typing import Any
 
 MAX_SECONDS = 60.0
 MAX_CANDIDATES = 64
@@ -16,7 +17,7 @@ WHOLE_UTTERANCE = 1_000_000
 class Sampling:
     """How an engine draws: the part of the configuration that reaches the model.
 
-    `guidance` is the classifier-free guidance scale (1 or None: none; None lets the engine choose); `seed` keys the random
+    `guidance` is the classifier-free guidance scale (1 is none; None lets the engine choose); `seed` keys the random
     stream of every row. The other fields mean what they mean in `SearchConfig`.
     """
 
@@ -31,7 +32,7 @@ class Sampling:
 
 @dataclass(frozen=True)
 class SearchConfig:
-    """Settings of one search. A wrong one raises `ValueError` or `TypeError` naming the field, its value and what is allowed.
+    """Settings of one search. A wrong one raises `ValueError` or `TypeError`: field, value, and what is allowed.
 
     Attributes:
         n: candidates sampled at once, 1..64; 1 is plain sampling.
@@ -80,6 +81,14 @@ class SearchConfig:
         _whole("seed", self.seed, 0, (1 << 63) - 1)
         if self.max_lag_seconds is not None:
             _real("max_lag_seconds", self.max_lag_seconds, least=0.0)
+
+    def override(self, changes: dict[str, Any]) -> SearchConfig:
+        """A copy with some fields changed; a name that is no field is a `TypeError` that lists them."""
+        known = [setting.name for setting in fields(self)]
+        for name in changes:
+            if name not in known:
+                raise TypeError(f"{name}: not a setting of a search; allowed are {', '.join(known)}")
+        return replace(self, **changes)
 
     @property
     def sampling(self) -> Sampling:

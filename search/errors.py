@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from search.record import SearchResult
 
 
-class SearchFailed(RuntimeError):
+class SearchFailed(RuntimeError):  # noqa: N818 - reads as what happened, as KeyboardInterrupt does
     """A search stopped early. `__cause__` says why; nothing that was committed is lost.
 
     Attributes:

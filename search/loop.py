@@ -8,21 +8,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from search.config import SearchConfig
-from search.protocols import Chunk, Engine, Scorer, Scores
+from search.protocols import Engine, Scorer, Scores
 from search.record import Candidates, Commit, SearchResult, StepRecord
 from search.request import SpeechRequest
 from search.stream import SearchStream
 from search.timing import Stopwatch
-from search.track import Track
+from search.track import Track, hear_all
 
 OnCommit = Callable[[NDArray[np.float32], StepRecord], object]
 OnStep = Callable[[Candidates], object]
@@ -54,7 +52,10 @@ class ChunkSearch:
         on_step: OnStep | None = None,
         **overrides: Any,
     ) -> SearchStream:
-        """Search one utterance; iterate over its commits. `overrides` are `SearchConfig` fields; `on_step` sees all candidates."""
+        """Search one utterance; iterate over its commits.
+
+        `overrides` are `SearchConfig` fields; `on_step` sees all candidates of every selection.
+        """
         return self.stream_batch([request], config, on_step=on_step, **overrides)
 
     def stream_batch(
@@ -66,7 +67,7 @@ class ChunkSearch:
         **overrides: Any,
     ) -> SearchStream:
         """Search several utterances in one batch; `Commit.index` says whose a commit is."""
-        settings = _configured(config, overrides)
+        settings = (config or SearchConfig()).override(overrides)
         if not requests:
             raise ValueError("requests: empty; give at least one SpeechRequest")
         if self.scorer is None and settings.n > 1:
@@ -88,7 +89,7 @@ class ChunkSearch:
         on_step: OnStep | None = None,
         **overrides: Any,
     ) -> SearchResult:
-        """`stream`, collected. `on_commit(segment, step_record)` is called in order, once for every committed stretch."""
+        """`stream`, collected. `on_commit(segment, step_record)` is called in order, once a committed stretch."""
         return self.generate_batch([request], config, on_commit=on_commit, on_step=on_step, **overrides)[0]
 
     def generate_batch(
@@ -129,7 +130,7 @@ class ChunkSearch:
                 with Stopwatch(engine.device) as making:
                     chunk = frames.advance(min(wanted, max(track.limit - track.longest for track in live)))
                     pcm = codec.decode(chunk)
-                fresh = _hear(tracks, chunk, pcm, engine)
+                fresh = hear_all(tracks, chunk, pcm, engine.name)
                 with Stopwatch(scorer.device if scorer else engine.device) as scoring:
                     over = torch.tensor([done or track.at_limit for track in tracks for done in track.finished])
                     scores = judge.score(pcm, fresh * engine.hop, over) if judge else _unscored(len(tracks) * n)
@@ -166,32 +167,6 @@ class ChunkSearch:
                         if stream is not None:
                             stream.fork(parents)
                             stream.commit(settled)
-
-
-def _configured(config: SearchConfig | None, overrides: dict[str, Any]) -> SearchConfig:
-    known = [field.name for field in fields(SearchConfig)]
-    for name in overrides:
-        if name not in known:
-            raise TypeError(f"{name}: not a setting of a search; allowed are {', '.join(known)}")
-    return replace(config or SearchConfig(), **overrides)
-
-
-def _hear(tracks: list[Track], chunk: Chunk, pcm: Tensor, engine: Engine) -> Tensor:
-    """Give each request its rows of a chunk; returns the new real frames of every row, int64 [R]."""
-    expected = (chunk.frames.shape[0], chunk.frames.shape[1] * engine.hop)
-    if tuple(pcm.shape) != expected:
-        raise RuntimeError(f"codec of {engine.name!r}: PCM of shape {tuple(pcm.shape)} for frames that need {expected}")
-    if not chunk.frames.shape[1] and not bool(chunk.finished.all()):
-        raise RuntimeError(f"engine {engine.name!r}: no frames, though not all rows have finished")
-    frames, lengths, finished, audio = (part.cpu() for part in (chunk.frames, chunk.lengths, chunk.finished, pcm))
-    fresh: list[int] = []
-    for track in tracks:
-        rows = slice(track.index * track.config.n, (track.index + 1) * track.config.n)
-        if track.ended:
-            fresh += lengths[rows].tolist()
-        else:
-            fresh += track.hear(frames[rows], lengths[rows].tolist(), finished[rows].tolist(), audio[rows])
-    return torch.tensor(fresh, dtype=torch.int64)
 
 
 def _unscored(rows: int) -> Scores:

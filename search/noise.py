@@ -24,7 +24,7 @@ def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Te
 
     Every word is an int64 tensor with values in [0, 2^32); shapes broadcast against each other.
     """
-    c0, c1, c2, c3 = torch.broadcast_tensors(*counter)
+    c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(_ROUNDS):
         # The int64 product wraps, which keeps its low 64 bits exact: the two halves are what Philox wants.

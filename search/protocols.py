@@ -89,7 +89,7 @@ class Engine(Protocol):
     codec: Codec
 
     def open(self, requests: Sequence[SpeechRequest], n: int, sampling: Sampling) -> EngineStream:
-        """Read the prompts (once each) and stand ready to generate. Raises `ValueError` for a request it cannot speak."""
+        """Read the prompts, once each. Raises `ValueError` for a request that it cannot speak."""
 
     def budget(self, request: SpeechRequest) -> int:
         """Frames that a sane reading of the text can take; a row that needs more is not coming back."""
@@ -130,4 +130,4 @@ class Scorer(Protocol):
     device: torch.device
 
     def open(self, requests: Sequence[SpeechRequest], n: int, sample_rate: int, hop: int) -> ScorerStream:
-        """Prepare what depends on the text. `hop` is the engine's samples per frame: commits are counted in those frames."""
+        """Prepare what depends on the text. `hop` is the engine's samples per frame, the unit of commits."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import wave
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import wave
 from numpy.typing import NDArray
 from torch import Tensor
 

@@ -9,8 +9,9 @@ from search.config import Sampling
 
 
 def penalise(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
-    """Repetition penalty (Keskar et al., CTRL, 2019): logits of seen codes are divided by `penalty`, negative ones multiplied.
+    """Repetition penalty (Keskar et al., CTRL, 2019).
 
+    Logits of codes seen before are divided by `penalty`, negative ones multiplied.
     `logits` float32 [..., V], `seen` bool [..., V].
     """
     if penalty == 1.0:
@@ -21,8 +22,8 @@ def penalise(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
 def draw(logits: Tensor, uniform: Tensor, *, temperature: float, top_k: int, top_p: float) -> Tensor:
     """One code per row: float32 logits [..., V] and uniforms [...] in [0, 1) to int64 [...].
 
-    The order of rules is that of the public samplers: temperature, top-k (ties with the k-th value stay), top-p over what
-    is left (the code that crosses p stays), then the inverse of the cumulative distribution in order of falling
+    The order of rules is that of the public samplers: temperature, top-k (ties with the k-th value stay), top-p over
+    what is left (the code that crosses p stays), then the inverse of the cumulative distribution in order of falling
     probability, equal logits by rising id. Temperature 0 takes the likeliest code, the lowest id among equals.
     """
     if temperature == 0.0:

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 def rank(rewards: Sequence[float], tie_breaks: Sequence[float] | None = None) -> list[int]:
     """Row numbers from best to worst.
 
-    Higher reward first; rewards that are no number (NaN, either infinity) come last, whatever their sign; ties go to the
-    lower tie break (a word error rate), and then to the lower row. With no usable reward at all the order is by tie break
-    and row, so that a search whose scorer fails still has a defined winner.
+    Higher reward first; rewards that are no number (NaN, either infinity) come last, whatever their sign; ties go to
+    the lower tie break (a word error rate), then to the lower row. With no usable reward at all the order is by tie
+    break and row, so that a search whose scorer fails still has a defined winner.
     """
     breaks = [0.0] * len(rewards) if tie_breaks is None else tie_breaks
 
@@ -24,7 +24,7 @@ def rank(rewards: Sequence[float], tie_breaks: Sequence[float] | None = None) ->
 
 
 def spread(kept: Sequence[int], n: int) -> list[int]:
-    """Parents of the next `n` rows: children evenly over the kept rows, best first, the extra ones to the better rows."""
+    """Parents of the next `n` rows: children evenly over the kept rows (best first), the extra ones to the better."""
     assert 0 < len(kept) <= n, f"{len(kept)} kept rows cannot have {n} children"
     each, extra = divmod(n, len(kept))
     return [row for place, row in enumerate(kept) for _ in range(each + (place < extra))]

@@ -12,11 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
-"""`(layer, q [*, H_q, T, d], k [*, H_kv, T, d], v [*, H_kv, T, d]) -> [*, H_q, T, d]`: attention as an argument of a network."""
+from search.products import ALIGN, aligned, product, row_by_row, side_by_side, weighted_sum
 
-_ALIGN = 16  # lengths are read in multiples of this, so that padding by batch mates leaves every sum in the same order
-_BLOCK = 128  # longest inner product that the CPU's matrix kernels never split
+Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+"""Attention as an argument of a network.
+
+`(layer, q [*, H_q, T, d], k [*, H_kv, T, d], v [*, H_kv, T, d]) -> [*, H_q, T, d]`
+"""
 
 
 @dataclass(frozen=True)
@@ -30,10 +32,10 @@ class Step:
 class BranchCache:
     """Keys and values of G groups of N rows: a trunk stored once a group, and a private tail for every row.
 
-    A group is a request, or one side of a request under classifier-free guidance. Attention reads the trunk once for all
-    N rows, in one batched product, and each row's tail, with one softmax over both.
+    A group is a request, or one side of a request under classifier-free guidance. Attention reads the trunk once for
+    all N rows, in one batched product, and each row's tail, with one softmax over both.
 
-    Shapes: trunk [layers, 2, G, H_kv, L, d], tail [layers, 2, G, N, H_kv, T, d]; index 0 of axis 1 is keys, 1 is values.
+    Shapes: trunk [layers, 2, G, H_kv, L, d], tail [layers, 2, G, N, H_kv, T, d]; axis 1 is keys, then values.
     Groups may differ in length: what lies beyond a group's length is masked and never read into a result.
 
     Args:
@@ -57,8 +59,8 @@ class BranchCache:
     ) -> None:
         self.groups, self.n, self.window = groups, n, window
         self._scale = head_dim**-0.5 if scale is None else scale
-        self._trunk = torch.zeros(layers, 2, groups, kv_heads, _ALIGN, head_dim, dtype=dtype, device=device)
-        self._tail = torch.zeros(layers, 2, groups, n, kv_heads, _ALIGN, head_dim, dtype=dtype, device=device)
+        self._trunk = torch.zeros(layers, 2, groups, kv_heads, ALIGN, head_dim, dtype=dtype, device=device)
+        self._tail = torch.zeros(layers, 2, groups, n, kv_heads, ALIGN, head_dim, dtype=dtype, device=device)
         self._trunk_length = [0] * groups
         self._tail_length = [0] * groups
         self._dropped = [0] * groups  # trunk entries that the window has left behind
@@ -74,24 +76,27 @@ class BranchCache:
         return list(self._tail_length)
 
     def prefill(self, lengths: Tensor) -> Step:
-        """Read right-padded prompts [G, L] into the trunk, once for all rows. `lengths` int64 [G]; the step's `*` is [G]."""
-        assert not any(self._trunk_length) and not any(self._tail_length), "prefill comes first, and once"
+        """Read right-padded prompts [G, L] into the trunk, once for all rows.
+
+        `lengths` int64 [G]; the step's `*` is [G].
+        """
+        assert not any(self._trunk_length + self._tail_length), "prefill comes first, and once"
         self._trunk_length = [int(length) for length in lengths.tolist()]
         longest = max(self._trunk_length)
-        read = _aligned(longest)
+        read = aligned(longest)
         self._trunk = _grown(self._trunk, 4, read)
         place = torch.arange(read, device=self._trunk.device)
         hidden = self._hidden(place[:longest, None], place[None, :])  # [L, read]
 
         def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            groups, heads, length, width = q.shape
+            groups, _, length, width = q.shape
             self._trunk[layer, 0, :, :, :length] = k
             self._trunk[layer, 1, :, :, :length] = v
             keys, values = self._trunk[layer, 0, :, :, None, :read], self._trunk[layer, 1, :, :, None, :read]
             queries = q.reshape(groups, k.shape[1], -1, length, width)  # [G, H_kv, rep, L, d]
-            scores = _product(queries, keys.transpose(-1, -2)).float() * self._scale
+            scores = product(queries, keys.transpose(-1, -2)).float() * self._scale
             weights = scores.masked_fill_(hidden, -torch.inf).softmax(-1).to(v.dtype)
-            return _weighted(weights, values).reshape(q.shape)
+            return weighted_sum(weights, values).reshape(q.shape)
 
         return Step(place[:longest].expand(self.groups, -1), attend)
 
@@ -102,7 +107,7 @@ class BranchCache:
         """
         before = list(self._tail_length)
         grows = [True] * self.groups if active is None else active.tolist()
-        read = _aligned(max(before) + frames)
+        read = aligned(max(before) + frames)
         self._tail = _grown(self._tail, 5, read)
         self._tail_length = [old + frames * grow for old, grow in zip(before, grows, strict=True)]
         device = self._tail.device
@@ -114,12 +119,12 @@ class BranchCache:
         slots = (offset[:, None] + fresh)[:, None, None, :, None]  # [G, 1, 1, T, 1]
         tail_place = torch.arange(read, device=device)[None, None]  # [1, 1, T_read]
         tail_hidden = self._hidden((offset[:, None] + fresh)[..., None], tail_place)  # [G, T, T_read]
-        trunk_read = _aligned(max(self._trunk_length))
+        trunk_read = aligned(max(self._trunk_length))
         trunk_hidden = self._trunk_hidden(trunk_read, positions[:, 0])
         hidden = torch.cat([tail_hidden, trunk_hidden], -1)[:, None, None, None]  # [G, 1, 1, 1, T, read]
 
         def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            groups, n, heads, new, width = q.shape
+            groups, n, _, new, width = q.shape
             kv_heads = k.shape[2]
             for part, value in ((self._tail[layer, 0], k), (self._tail[layer, 1], v)):
                 if level:
@@ -132,21 +137,21 @@ class BranchCache:
                 self._trunk[layer, 1, :, :, :trunk_read],
             )
             queries = q.reshape(groups, n, kv_heads, -1, width)  # [G, N, H_kv, rep * T, d]
-            shared = _folded(queries)  # [G, H_kv, N * rep * T, d]
+            shared = side_by_side(queries)  # [G, H_kv, N * rep * T, d]
             scores = torch.cat(
-                [queries @ keys.transpose(-1, -2), _unfolded(_product(shared, trunk_keys.transpose(-1, -2)), n)], -1
+                [queries @ keys.transpose(-1, -2), row_by_row(product(shared, trunk_keys.transpose(-1, -2)), n)], -1
             )
             scores = scores.float().mul_(self._scale).view(groups, n, kv_heads, -1, new, read + trunk_read)
             weights = scores.masked_fill_(hidden, -torch.inf).softmax(-1).to(v.dtype).flatten(3, 4)
-            out = _weighted(weights[..., :read], values)
+            out = weighted_sum(weights[..., :read], values)
             if trunk_read:
-                out = out + _unfolded(_weighted(_folded(weights[..., read:]), trunk_values), n)
+                out = out + row_by_row(weighted_sum(side_by_side(weights[..., read:]), trunk_values), n)
             return out.reshape(q.shape)
 
         return Step(positions, attend)
 
     def fork(self, parents: Tensor) -> None:
-        """Row `(g, i)` goes on with the tail of old row `(g, parents[g, i])`; int64 [G, N]. The trunk is not touched."""
+        """Row `(g, i)` goes on with the tail of old row `(g, parents[g, i])`; int64 [G, N]. Trunks are not touched."""
         used = max(self._tail_length)
         if used == 0 or is_identity(parents):
             return
@@ -187,7 +192,7 @@ class BranchCache:
         return hidden if self.window is None else hidden | (key <= query - self.window)
 
     def _trunk_hidden(self, read: int, positions: Tensor) -> Tensor:
-        """[G, T, read] from the positions [G, T] of the queries: which trunk entries are not there or out of the window."""
+        """[G, T, read] from the queries' positions [G, T]: trunk entries that are not there, or out of the window."""
         device = self._trunk.device
         place = torch.arange(read, device=device)[None, None]
         hidden = (place >= torch.tensor(self._trunk_length, device=device)[:, None, None]).expand(
@@ -207,8 +212,8 @@ def shared() -> Any:
 def fork_rows(state: object, parents: Tensor) -> None:
     """Fork every tensor and cache of a state dataclass in place; `parents` int64 [B, N].
 
-    Tensors have rows on axis 0 (or a multiple: several guidance sides, side-major). Caches fork themselves, dataclasses,
-    lists and dicts are walked, None is nothing, fields marked `shared()` are left alone.
+    Tensors have rows on axis 0 (or a multiple: several guidance sides, side-major). Caches fork themselves,
+    dataclasses, lists and dicts are walked, None is nothing, fields marked `shared()` are left alone.
 
     Raises:
         TypeError: a field holds something else. A state that cannot be forked must not be carried on in silence.
@@ -259,45 +264,13 @@ def row_index(parents: Tensor) -> Tensor:
     return (parents + torch.arange(batch, device=parents.device)[:, None] * n).flatten()
 
 
-def _aligned(length: int) -> int:
-    return -(-length // _ALIGN) * _ALIGN
-
-
 def _grown(buffer: Tensor, axis: int, needed: int) -> Tensor:
-    """The buffer with room for `needed` entries on `axis`: itself, or a copy at least twice as long, zeros at the end."""
+    """The buffer, or a copy at least twice as long with zeros at the end, with room for `needed` entries on `axis`."""
     room = buffer.shape[axis]
     if needed <= room:
         return buffer
     shape = list(buffer.shape)
-    shape[axis] = max(_aligned(needed), 2 * room)
+    shape[axis] = max(aligned(needed), 2 * room)
     bigger = buffer.new_zeros(shape)
     bigger.narrow(axis, 0, room).copy_(buffer)
     return bigger
-
-
-def _folded(rows: Tensor) -> Tensor:
-    """[G, N, H, M, x] to [G, H, N * M, x]: the rows of a group side by side, for one product with what they share."""
-    return rows.transpose(1, 2).flatten(2, 3)
-
-
-def _unfolded(shared_rows: Tensor, n: int) -> Tensor:
-    """The inverse of `_folded`."""
-    return shared_rows.unflatten(2, (n, -1)).transpose(1, 2)
-
-
-def _product(left: Tensor, right: Tensor) -> Tensor:
-    """`left @ right`, with at least four rows on the left: fewer take another kernel, which rounds otherwise."""
-    rows = left.shape[-2]
-    if rows >= 4:
-        return left @ right
-    return (torch.nn.functional.pad(left, (0, 0, 0, 4 - rows)) @ right)[..., :rows, :]
-
-
-def _weighted(weights: Tensor, values: Tensor) -> Tensor:
-    """`weights @ values`, summed in blocks on a CPU, so that a longer (masked) axis does not change the rounding."""
-    if weights.shape[-1] <= _BLOCK or weights.device.type != "cpu":
-        return _product(weights, values)
-    out = _product(weights[..., :_BLOCK], values[..., :_BLOCK, :])
-    for start in range(_BLOCK, weights.shape[-1], _BLOCK):
-        out = out + _product(weights[..., start : start + _BLOCK], values[..., start : start + _BLOCK, :])
-    return out

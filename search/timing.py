@@ -21,7 +21,7 @@ class Stopwatch:
     def __enter__(self) -> Stopwatch:
         self._begin = time.perf_counter()
         if self._cuda is not None:
-            self._events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+            self._events = [_event(), _event()]
             self._events[0].record(torch.cuda.current_stream(self._cuda))
         return self
 
@@ -35,3 +35,7 @@ class Stopwatch:
         self.wall = time.perf_counter() - self._begin
         if self._cuda is None:
             self.device = self.wall
+
+
+def _event() -> torch.cuda.Event:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]

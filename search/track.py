@@ -6,6 +6,7 @@ Plain bookkeeping on the CPU. Knows nothing of streams, devices or models, so it
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from search.commit import agreed_frames, drop_late
 from search.config import SearchConfig
-from search.protocols import Scores
+from search.protocols import Chunk, Scores
 from search.record import StepRecord, seconds_of
 from search.request import SpeechRequest
 from search.select import rank, spread
@@ -170,3 +171,23 @@ class Track:
         if self.final_frames:
             return torch.cat(self.final_frames)
         return self.frames[0, :0] if self.frames.ndim == 3 else torch.empty(0, 0)
+
+
+def hear_all(tracks: Sequence[Track], chunk: Chunk, pcm: Tensor, engine_name: str) -> Tensor:
+    """Give each request its rows of a chunk; returns the new real frames of every row, int64 [R].
+
+    Raises:
+        RuntimeError: the engine or its codec broke its promise about shapes.
+    """
+    expected = (chunk.frames.shape[0], chunk.frames.shape[1] * tracks[0].hop)
+    if tuple(pcm.shape) != expected:
+        raise RuntimeError(f"codec of {engine_name!r}: PCM of shape {tuple(pcm.shape)} for frames that need {expected}")
+    if not chunk.frames.shape[1] and not bool(chunk.finished.all()):
+        raise RuntimeError(f"engine {engine_name!r}: no frames, though not all rows have finished")
+    frames, lengths, finished, audio = (part.cpu() for part in (chunk.frames, chunk.lengths, chunk.finished, pcm))
+    fresh: list[int] = []
+    for track in tracks:
+        rows = slice(track.index * track.config.n, (track.index + 1) * track.config.n)
+        new = lengths[rows].tolist()
+        fresh += new if track.ended else track.hear(frames[rows], new, finished[rows].tolist(), audio[rows])
+    return torch.tensor(fresh, dtype=torch.int64)
