@@ -37,7 +37,7 @@ class GlobalConfig:
 
 @dataclass(frozen=True)
 class LocalConfig:
-    """Sizes of the depth decoder, a GPT-2-style transformer over the codebooks of one frame; same width as the global."""
+    """Sizes of the depth decoder, a GPT-2-style transformer over the codebooks of a frame, as wide as the global."""
 
     layers: int
     heads: int
@@ -78,7 +78,7 @@ class MossConfig:
             )
         if self.audio_pad < max(self.codebook_sizes):
             raise ConfigError(
-                f"audio_pad_token_id is {self.audio_pad}, which is a real code of a book of {max(self.codebook_sizes)}: "
+                f"audio_pad_token_id is {self.audio_pad}, a real code of a book of {max(self.codebook_sizes)}: "
                 "it must be at least the largest of audio_codebook_sizes"
             )
         if self.text_head_mode not in TEXT_HEAD_MODES:

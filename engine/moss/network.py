@@ -6,7 +6,8 @@ forked decoding. The network does not know about caches, candidates, guidance or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import cast
 
 import torch
@@ -14,16 +15,33 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from engine.moss.config import GlobalConfig, LocalConfig, MossConfig
+from search.state import Attend
 
-Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
-"""`(layer, q [*, H_q, T, d], k [*, H_kv, T, d], v [*, H_kv, T, d]) -> [*, H_q, T, d]`; scales by d ** -0.5."""
+_ROWS = 8
 
 
-def causal_attention(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def causal_attention(_layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """An `Attend` without memory: position t sees positions 0..t of the same call. Right padding needs no mask."""
     return F.scaled_dot_product_attention(
         query, key, value, is_causal=True, enable_gqa=query.shape[-3] != key.shape[-3]
     )
+
+
+class Linear(nn.Linear):
+    """A linear layer whose rows do not depend on how many rows come together, once its weights are frozen.
+
+    The CPU's matrix kernels round differently for fewer than four rows a thread; multiples of eight never get there.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.weight.requires_grad or x.device.type != "cpu":
+            return F.linear(x, self.weight, self.bias)
+        rows = x.reshape(-1, x.shape[-1])
+        missing = -len(rows) % _ROWS
+        if missing:
+            rows = F.pad(rows, (0, 0, 0, missing))
+        out = F.linear(rows, self.weight, self.bias)
+        return (out[:-missing] if missing else out).view(*x.shape[:-1], -1)
 
 
 class RMSNorm(nn.Module):
@@ -51,10 +69,17 @@ def rotate_halves(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
 
 
-def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary positions on pairs (2j, 2j + 1), the GPT-J convention; x `[..., d]`, cos and sin `[..., d / 2]`."""
-    even, odd = x.reshape(*x.shape[:-1], -1, 2).unbind(-1)
-    return torch.stack((even * cos - odd * sin, odd * cos + even * sin), dim=-1).flatten(-2)
+def rotate_pairs(x: Tensor, turns: Tensor) -> Tensor:
+    """Rotary positions on pairs (2j, 2j + 1), the GPT-J convention; x `[..., d]`, turns complex64 `[..., d / 2]`."""
+    pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+    return torch.view_as_real(pairs * turns).flatten(-2).to(x.dtype)
+
+
+@lru_cache
+def depth_turns(depths: int, head_dim: int, base: float, device: torch.device) -> Tensor:
+    """exp(i * angle) of depths 0..depths - 1, complex64 `[depths, head_dim / 2]`; kept: every frame asks."""
+    angles = rotary_angles(torch.arange(depths, device=device), head_dim, base)
+    return torch.polar(torch.ones_like(angles), angles)
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -74,10 +99,10 @@ class GlobalAttention(nn.Module):
         super().__init__()
         self.heads, self.kv_heads = config.heads, config.kv_heads
         query_width, key_width = config.heads * config.head_dim, config.kv_heads * config.head_dim
-        self.q_proj = nn.Linear(config.hidden, query_width, bias=False)
-        self.k_proj = nn.Linear(config.hidden, key_width, bias=False)
-        self.v_proj = nn.Linear(config.hidden, key_width, bias=False)
-        self.o_proj = nn.Linear(query_width, config.hidden, bias=False)
+        self.q_proj = Linear(config.hidden, query_width, bias=False)
+        self.k_proj = Linear(config.hidden, key_width, bias=False)
+        self.v_proj = Linear(config.hidden, key_width, bias=False)
+        self.o_proj = Linear(query_width, config.hidden, bias=False)
         self.q_norm = RMSNorm(config.head_dim, config.norm_eps)
         self.k_norm = RMSNorm(config.head_dim, config.norm_eps)
 
@@ -93,9 +118,9 @@ class GatedFeedForward(nn.Module):
 
     def __init__(self, config: GlobalConfig) -> None:
         super().__init__()
-        self.gate_proj = nn.Linear(config.hidden, config.feed_forward, bias=False)
-        self.up_proj = nn.Linear(config.hidden, config.feed_forward, bias=False)
-        self.down_proj = nn.Linear(config.feed_forward, config.hidden, bias=False)
+        self.gate_proj = Linear(config.hidden, config.feed_forward, bias=False)
+        self.up_proj = Linear(config.hidden, config.feed_forward, bias=False)
+        self.down_proj = Linear(config.feed_forward, config.hidden, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         return cast(Tensor, self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x)))
@@ -141,13 +166,13 @@ class LocalAttention(nn.Module):
     def __init__(self, hidden: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.c_attn = nn.Linear(hidden, 3 * hidden)
-        self.c_proj = nn.Linear(hidden, hidden)
+        self.c_attn = Linear(hidden, 3 * hidden)
+        self.c_proj = Linear(hidden, hidden)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, layer: int, attend: Attend) -> Tensor:
+    def forward(self, x: Tensor, turns: Tensor, layer: int, attend: Attend) -> Tensor:
         query, key, value = (split_heads(part, self.heads) for part in self.c_attn(x).chunk(3, dim=-1))
-        query, key = rotate_pairs(query, cos, sin).to(value.dtype), rotate_pairs(key, cos, sin).to(value.dtype)
-        return cast(Tensor, self.c_proj(merge_heads(attend(layer, query, key, value))))
+        attended = attend(layer, rotate_pairs(query, turns), rotate_pairs(key, turns), value)
+        return cast(Tensor, self.c_proj(merge_heads(attended)))
 
 
 class LocalFeedForward(nn.Module):
@@ -155,8 +180,8 @@ class LocalFeedForward(nn.Module):
 
     def __init__(self, hidden: int, inner: int) -> None:
         super().__init__()
-        self.fc_in = nn.Linear(hidden, inner)
-        self.fc_out = nn.Linear(inner, hidden)
+        self.fc_in = Linear(hidden, inner)
+        self.fc_out = Linear(inner, hidden)
 
     def forward(self, x: Tensor) -> Tensor:
         return cast(Tensor, self.fc_out(F.silu(self.fc_in(x))))
@@ -172,26 +197,25 @@ class LocalBlock(nn.Module):
         self.ln_2 = nn.LayerNorm(hidden, eps=config.norm_eps)
         self.mlp = LocalFeedForward(hidden, config.feed_forward)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, layer: int, attend: Attend) -> Tensor:
-        x = x + self.attn(self.ln_1(x), cos, sin, layer, attend)
+    def forward(self, x: Tensor, turns: Tensor, layer: int, attend: Attend) -> Tensor:
+        x = x + self.attn(self.ln_1(x), turns, layer, attend)
         return cast(Tensor, x + self.mlp(self.ln_2(x)))
 
 
 class LocalDecoder(nn.Module):
     """The transformer over the codebooks of one frame; rotary position = depth."""
 
-    def __init__(self, hidden: int, config: LocalConfig) -> None:
+    def __init__(self, hidden: int, depths: int, config: LocalConfig) -> None:
         super().__init__()
         self.h = nn.ModuleList(LocalBlock(hidden, config) for _ in range(config.layers))
         self.ln_f = nn.LayerNorm(hidden, eps=config.norm_eps)
-        self.head_dim, self.rope_base = hidden // config.heads, config.rope_base
+        self.depths, self.head_dim, self.rope_base = depths, hidden // config.heads, config.rope_base
 
-    def forward(self, x: Tensor, positions: Tensor, attend: Attend) -> Tensor:
-        """Inputs x `[*, D, H]` at int64 depths `[D]` -> hidden `[*, D, H]` after the final norm."""
-        angles = rotary_angles(positions, self.head_dim, self.rope_base)
-        cos, sin = angles.cos(), angles.sin()
+    def forward(self, x: Tensor, first: int, attend: Attend) -> Tensor:
+        """Inputs x `[*, D, H]` at depths first..first + D - 1 -> hidden `[*, D, H]` after the final norm."""
+        turns = depth_turns(self.depths, self.head_dim, self.rope_base, x.device)[first : first + x.shape[-2]]
         for index, block in enumerate(self.h):
-            x = block(x, cos, sin, index, attend)
+            x = block(x, turns, index, attend)
         return cast(Tensor, self.ln_f(x))
 
 
@@ -207,12 +231,12 @@ class MossNetwork(nn.Module):
         hidden = config.backbone.hidden
         self.config = config
         self.transformer = GlobalDecoder(config.backbone)
-        self.local_transformer = LocalDecoder(hidden, config.local)
+        self.local_transformer = LocalDecoder(hidden, config.books, config.local)
         self.audio_embeddings = nn.ModuleList(nn.Embedding(size, hidden) for size in config.codebook_sizes)
-        self.audio_lm_heads = nn.ModuleList(nn.Linear(hidden, size, bias=False) for size in config.codebook_sizes)
-        self.text_lm_head = nn.Linear(hidden, config.backbone.vocabulary, bias=False)
+        self.audio_lm_heads = nn.ModuleList(Linear(hidden, size, bias=False) for size in config.codebook_sizes)
+        self.text_lm_head = Linear(hidden, config.backbone.vocabulary, bias=False)
         if config.text_head_mode == "binary":
-            self.local_text_lm_head = nn.Linear(hidden, 2, bias=False)
+            self.local_text_lm_head = Linear(hidden, 2, bias=False)
         self.tie()
 
     def tie(self) -> None:
@@ -238,7 +262,7 @@ class MossNetwork(nn.Module):
         depth = self.config.books
         embedded = [self.audio_embeddings[book](codes[..., book]) for book in range(depth - 1)]
         inputs = torch.stack([hidden, *embedded], dim=-2)
-        return cast(Tensor, self.local_transformer(inputs, torch.arange(depth, device=inputs.device), causal_attention))
+        return cast(Tensor, self.local_transformer(inputs, 0, causal_attention))
 
     def audio_logits(self, local_hidden: Tensor) -> list[Tensor]:
         """Depth hidden `[*, q, H]` -> one `[*, V_k]` per codebook: head k reads depth k."""
@@ -249,7 +273,7 @@ class MossNetwork(nn.Module):
         first = local_hidden[..., 0, :]
         if self.config.text_head_mode == "binary":
             return cast(Tensor, self.local_text_lm_head(first))
-        return F.linear(first, self.text_lm_head.weight[self.stop_candidates()])
+        return cast(Tensor, self.text_lm_head(first)[..., self.stop_candidates()])
 
     def stop_candidates(self) -> Sequence[int]:
         """Text ids of the two outcomes of the stop decision, continue first."""

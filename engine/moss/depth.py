@@ -1,0 +1,50 @@
+"""One frame of the depth decoder, a codebook at a time, on a static cache that is thrown away with the frame.
+
+It does not know how codes are chosen: it takes a code and gives the logits of the next book.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from engine.moss.network import MossNetwork
+
+
+class DepthPass:
+    """The depth decoder over one frame of `rows` rows: `begin` with the global hidden, then `step` with each code.
+
+    Keys and values are `[layers, 2, rows, heads, q, d]`; attention reads depths 0 to the current one.
+    """
+
+    def __init__(self, network: MossNetwork, rows: int) -> None:
+        config = network.config
+        weight = network.transformer.norm.weight
+        shape = (config.local.layers, 2, rows, config.local.heads, config.books, config.local_head_dim)
+        self._network = network
+        self._cache = torch.empty(shape, dtype=weight.dtype, device=weight.device)
+        self._depth = 0
+        self._scale = config.local_head_dim**-0.5
+
+    def begin(self, hidden: Tensor) -> Tensor:
+        """Global hidden `[rows, H]` -> depth hidden `[rows, H]` of depth 0: the stop head and audio head 0 read it."""
+        assert self._depth == 0, "a frame begins once"
+        return self._advance(hidden)
+
+    def step(self, codes: Tensor) -> Tensor:
+        """Codes int64 `[rows]` of the book just drawn -> depth hidden `[rows, H]` that the next book's head reads."""
+        return self._advance(self._network.audio_embeddings[self._depth - 1](codes))
+
+    def _advance(self, inputs: Tensor) -> Tensor:
+        hidden: Tensor = self._network.local_transformer(inputs.unsqueeze(1), self._depth, self._attend)
+        self._depth += 1
+        return hidden.squeeze(1)
+
+    def _attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        keys, values = self._cache[layer, 0], self._cache[layer, 1]
+        keys[:, :, self._depth] = key.squeeze(2)
+        values[:, :, self._depth] = value.squeeze(2)
+        seen = self._depth + 1
+        scores = (query @ keys[:, :, :seen].transpose(-1, -2)).float() * self._scale
+        attended: Tensor = scores.softmax(-1).to(value.dtype) @ values[:, :, :seen]
+        return attended
