@@ -1,7 +1,7 @@
 """Matrix products that round the same whatever shares the batch. Knows shapes, not what is being multiplied.
 
 On a CPU in float32 the result of one row must not depend on how many other rows there are, nor on how far padding
-stretches an axis. The kernels behind `@` keep that promise only within limits that were found by trial (x86, torch 2.13):
+stretches an axis. The kernels behind `@` keep that promise only within limits found by trial (x86, torch 2.13):
 at least four rows on the left, inner axes of at most 128, padding in multiples of 16.
 """
 
@@ -29,7 +29,7 @@ def product(left: Tensor, right: Tensor) -> Tensor:
 
 
 def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
-    """`weights @ values`, [..., M, L] by [..., L, d]; on a CPU summed in blocks, so that masked padding changes nothing."""
+    """`weights @ values`, [..., M, L] by [..., L, d]; on a CPU in blocks, so that masked padding changes nothing."""
     if weights.shape[-1] <= _BLOCK or weights.device.type != "cpu":
         return product(weights, values)
     total = product(weights[..., :_BLOCK], values[..., :_BLOCK, :])
