@@ -45,5 +45,5 @@ def side_by_side(rows: Tensor) -> Tensor:
 
 def row_by_row(together: Tensor, n: int) -> Tensor:
     """The inverse of `side_by_side`."""
-    groups, heads, _, width = together.shape
-    return together.reshape(groups, heads, n, -1, width).transpose(1, 2)
+    groups, heads, rows, width = together.shape
+    return together.reshape(groups, heads, n, rows // n, width).transpose(1, 2)
