@@ -12,12 +12,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.moss.fields import ConfigError, Fields
+
 MODEL_TYPE = "moss_tts_local"
 TEXT_HEAD_MODES = ("binary", "full_vocab")
-
-
-class ConfigError(ValueError):
-    """A field of `config.json` is missing, malformed, or asks for something that is not implemented."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +121,7 @@ class MossConfig:
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> MossConfig:
         """Build from the parsed JSON object; unknown fields are ignored, unimplemented values raise `ConfigError`."""
-        top = _Fields(raw, "")
+        top = Fields(raw, "")
         top.require("model_type", MODEL_TYPE)
         top.require("tie_word_embeddings", True, default=True)
         backbone_fields = _backbone_fields(raw)
@@ -136,7 +134,7 @@ class MossConfig:
             raise ConfigError(f"audio_codebook_sizes has {len(sizes)} entries, n_vq says {books}")
         return cls(
             backbone=backbone,
-            local=_read_local(top, _Fields(top.mapping("gpt2_config"), "gpt2_config."), backbone.hidden, books),
+            local=_read_local(top, Fields(top.mapping("gpt2_config"), "gpt2_config."), backbone.hidden, books),
             ids=_read_ids(top),
             codebook_sizes=tuple(sizes),
             audio_pad=top.first_integer("audio_pad_token_id", "audio_pad_code"),
@@ -198,68 +196,15 @@ class MossConfig:
         }
 
 
-class _Fields:
-    """Typed, named access to one JSON object; `prefix` is what error messages put before a field's name."""
-
-    def __init__(self, values: Mapping[str, Any], prefix: str) -> None:
-        self.values = values
-        self.prefix = prefix
-
-    def _get(self, name: str, kinds: type | tuple[type, ...], allowed: str, default: Any) -> Any:
-        value = self.values.get(name)
-        if value is None:
-            value = default
-        if value is None:
-            raise ConfigError(f"{self.prefix}{name} is missing: {allowed} is needed")
-        if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool):
-            raise ConfigError(f"{self.prefix}{name} is {value!r}: {allowed} is needed")
-        return value
-
-    def integer(self, name: str, default: int | None = None) -> int:
-        value = self._get(name, int, "a whole number from 0 up", default)
-        if value < 0:
-            raise ConfigError(f"{self.prefix}{name} is {value}: a whole number from 0 up is needed")
-        return int(value)
-
-    def first_integer(self, *names: str) -> int:
-        """The first of several names for one field; published configs differ in which they write."""
-        present = [name for name in names if self.values.get(name) is not None]
-        return self.integer(present[0] if present else names[0])
-
-    def integers(self, name: str, default: list[int]) -> list[int]:
-        values = self._get(name, list, "a list of whole numbers", default)
-        if not all(type(value) is int for value in values):
-            raise ConfigError(f"{self.prefix}{name} is {values!r}: a list of whole numbers is needed")
-        return list(values)
-
-    def positive(self, name: str, default: float | None = None) -> float:
-        value = self._get(name, (int, float), "a number above 0", default)
-        if not value > 0:
-            raise ConfigError(f"{self.prefix}{name} is {value!r}: a number above 0 is needed")
-        return float(value)
-
-    def text(self, name: str) -> str:
-        return str(self._get(name, str, "a text", None))
-
-    def mapping(self, name: str, default: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
-        value: Mapping[str, Any] = self._get(name, Mapping, "an object", default)
-        return value
-
-    def require(self, name: str, only: Any, default: Any = None) -> None:
-        value = self.values.get(name, default)
-        if value != only:
-            raise ConfigError(f"{self.prefix}{name} is {value!r}: only {only!r} is implemented")
-
-
-def _backbone_fields(raw: Mapping[str, Any]) -> _Fields:
+def _backbone_fields(raw: Mapping[str, Any]) -> Fields:
     copies = {name: raw[name] for name in ("qwen3_config", "language_config") if raw.get(name) is not None}
     if len(copies) == 2 and copies["qwen3_config"] != copies["language_config"]:
         raise ConfigError("qwen3_config and language_config differ: they must be copies of each other")
     name = "language_config" if "language_config" in copies and "qwen3_config" not in copies else "qwen3_config"
-    return _Fields(_Fields(raw, "").mapping(name), f"{name}.")
+    return Fields(Fields(raw, "").mapping(name), f"{name}.")
 
 
-def _read_backbone(fields: _Fields) -> GlobalConfig:
+def _read_backbone(fields: Fields) -> GlobalConfig:
     fields.require("hidden_act", "silu", default="silu")
     fields.require("attention_bias", False, default=False)
     fields.require("use_sliding_window", False, default=False)
@@ -281,20 +226,20 @@ def _read_backbone(fields: _Fields) -> GlobalConfig:
     )
 
 
-def _read_rope_theta(fields: _Fields) -> float:
+def _read_rope_theta(fields: Fields) -> float:
     """`rope_theta` beside the sizes, or inside the rotary object where newer transformers releases put it."""
     theta = fields.values.get("rope_theta")
     for name in ("rope_parameters", "rope_scaling"):
         if fields.values.get(name) is None:
             continue
-        rotary = _Fields(fields.mapping(name), f"{fields.prefix}{name}.")
+        rotary = Fields(fields.mapping(name), f"{fields.prefix}{name}.")
         rotary.require("rope_type", "default", default=rotary.values.get("type", "default"))
         if theta is None and rotary.values.get("rope_theta") is not None:
             return rotary.positive("rope_theta")
     return fields.positive("rope_theta")
 
 
-def _read_local(top: _Fields, fields: _Fields, hidden: int, books: int) -> LocalConfig:
+def _read_local(top: Fields, fields: Fields, hidden: int, books: int) -> LocalConfig:
     fields.require("n_embd", hidden)
     fields.require("activation_function", "silu")
     fields.require("position_embedding_type", "rope")
@@ -312,7 +257,7 @@ def _read_local(top: _Fields, fields: _Fields, hidden: int, books: int) -> Local
     )
 
 
-def _read_ids(top: _Fields) -> SpecialIds:
+def _read_ids(top: Fields) -> SpecialIds:
     return SpecialIds(
         pad=top.integer("pad_token_id"),
         im_start=top.integer("im_start_token_id"),

@@ -78,8 +78,9 @@ def rotate_pairs(x: Tensor, turns: Tensor) -> Tensor:
 @lru_cache
 def depth_turns(depths: int, head_dim: int, base: float, device: torch.device) -> Tensor:
     """exp(i * angle) of depths 0..depths - 1, complex64 `[depths, head_dim / 2]`; kept: every frame asks."""
-    angles = rotary_angles(torch.arange(depths, device=device), head_dim, base)
-    return torch.polar(torch.ones_like(angles), angles)
+    with torch.inference_mode(False):  # or a table first made by a search could not be trained with later
+        angles = rotary_angles(torch.arange(depths, device=device), head_dim, base)
+        return torch.polar(torch.ones_like(angles), angles)
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:

@@ -16,22 +16,12 @@ from torch.nn.utils.rnn import pad_sequence
 
 from engine.moss.depth import DepthPass
 from engine.moss.network import MossNetwork
+from engine.moss.prompt import Prompt
 from search.config import Sampling
 from search.noise import RowNoise
 from search.protocols import Chunk
 from search.sampling import draw, draw_code, penalise
 from search.state import BranchCache, fork_rows, shared
-
-
-@dataclass(frozen=True)
-class Prompt:
-    """What one request makes the network read first: int64 rows `[L, 1 + q]` (text id, then codes).
-
-    `unconditional` is the other side of classifier-free guidance: the same reading without the condition.
-    """
-
-    conditional: Tensor
-    unconditional: Tensor | None = None
 
 
 class Draws(Protocol):

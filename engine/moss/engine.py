@@ -1,0 +1,83 @@
+"""The engine of the layout: a network, the codec of its frames, and a builder that turns requests into prompts.
+
+It does not know which voice it is: names, defaults and front ends come from whoever builds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.moss.network import MossNetwork
+from engine.moss.prompt import Prompt, PromptBuilder, ReadyPrompts, ready_prompt
+from engine.moss.stream import MossStream, RandomDraws
+from search.config import Sampling
+from search.noise import RowNoise
+from search.protocols import Codec
+from search.request import SpeechRequest
+
+
+class MossEngine:
+    """Speaks with any checkpoint in the MOSS-TTS-Local layout.
+
+    Args:
+        network: frozen, as `load_network` returns it.
+        codec: turns the network's frames into sound; its sample rate must be the checkpoint's.
+        prompts: builds prompts from text; without it every request must carry its own rows.
+        default_guidance: the scale where `Sampling.guidance` is None and the requests have an unconditional prompt.
+    """
+
+    def __init__(
+        self,
+        network: MossNetwork,
+        codec: Codec,
+        *,
+        name: str,
+        prompts: PromptBuilder | None = None,
+        default_guidance: float = 1.0,
+    ) -> None:
+        if codec.sample_rate != network.config.sample_rate:
+            raise ValueError(
+                f"sampling_rate: the checkpoint speaks at {network.config.sample_rate} Hz, "
+                f"its codec at {codec.sample_rate} Hz; give the codec it was trained with"
+            )
+        self.name, self.codec = name, codec
+        self.sample_rate, self.frame_rate, self.hop = codec.sample_rate, codec.frame_rate, codec.hop
+        self.device = network.transformer.norm.weight.device
+        self._network = network
+        self._prompts = prompts or ReadyPrompts()
+        self._default_guidance = default_guidance
+
+    def open(self, requests: Sequence[SpeechRequest], n: int, sampling: Sampling) -> MossStream:
+        """Build and read the prompts, once each; raises `ValueError` for a request that cannot be spoken."""
+        prompts = [self._prompt(request) for request in requests]
+        noise = RowNoise(sampling.seed, [request.id for request in requests], n, self.device)
+        return MossStream(
+            self._network,
+            prompts,
+            n,
+            RandomDraws(noise, sampling, self._network.config.books),
+            guidance=self._guidance(sampling.guidance, prompts),
+            penalty=sampling.repetition_penalty,
+        )
+
+    def budget(self, request: SpeechRequest) -> int:
+        """Frames that a sane reading of the text can take."""
+        return self._prompts.budget(request)
+
+    def _prompt(self, request: SpeechRequest) -> Prompt:
+        if request.prompt is not None:
+            return ready_prompt(request, self._network.config)
+        if request.unconditional is not None:
+            raise ValueError("unconditional: given without a prompt; give both, or let the engine build both")
+        return self._prompts.build(request)
+
+    def _guidance(self, scale: float | None, prompts: Sequence[Prompt]) -> float:
+        missing = sum(prompt.unconditional is None for prompt in prompts)
+        if scale is None:
+            scale = 1.0 if missing == len(prompts) else self._default_guidance
+        if scale != 1.0 and missing:
+            raise ValueError(
+                f"guidance: {scale:g} compares with an unconditional prompt, which {missing} of {len(prompts)} "
+                "requests do not have; give SpeechRequest.unconditional, or use guidance 1"
+            )
+        return scale
