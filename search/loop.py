@@ -20,7 +20,7 @@ from search.record import Candidates, Commit, SearchResult, StepRecord
 from search.request import SpeechRequest
 from search.stream import SearchStream
 from search.timing import Stopwatch
-from search.track import Track, hear_all
+from search.track import Track, cut, hear_all
 
 OnCommit = Callable[[NDArray[np.float32], StepRecord], object]
 OnStep = Callable[[Candidates], object]
@@ -128,12 +128,13 @@ class ChunkSearch:
             while live := [track for track in tracks if not track.ended]:
                 wanted = (not live[0].steps and config.first_chunk_frames) or config.chunk_frames
                 with Stopwatch(engine.device) as making:
-                    chunk = frames.advance(min(wanted, max(track.limit - track.longest for track in live)))
+                    chunk = frames.advance(min(wanted, max(track.room for track in live)))
                     pcm = codec.decode(chunk)
                 fresh = hear_all(tracks, chunk, pcm, engine.name)
                 with Stopwatch(scorer.device if scorer else engine.device) as scoring:
                     over = torch.tensor([done or track.at_limit for track in tracks for done in track.finished])
-                    scores = judge.score(pcm, fresh * engine.hop, over) if judge else _unscored(len(tracks) * n)
+                    heard = fresh * engine.hop
+                    scores = judge.score(cut(pcm, heard), heard, over) if judge else _unscored(len(tracks) * n)
                 timing = {
                     "generation_wall_seconds": making.wall,
                     "tts_codec_device_seconds": making.device,
@@ -159,14 +160,16 @@ class ChunkSearch:
                             segment, start, decision.frames, record["step"], decision.kept[0],
                             track.wall_seconds, track.request, track.index, record,
                         )  # fmt: skip
+                if all(track.ended for track in tracks):
+                    break
+                generated = settled.clone()
                 for idle in (track.index for track in tracks if track not in live):
-                    # The batch goes on without it: one row's frames pass through, so that no tail grows.
-                    parents[idle], settled[idle] = 0, fresh[idle * n]
-                if not all(track.ended for track in tracks):
-                    for stream in (frames, codec, judge):
-                        if stream is not None:
-                            stream.fork(parents)
-                            stream.commit(settled)
+                    # The batch goes on without it, unheard: one row's frames pass through, so that no tail grows.
+                    parents[idle], generated[idle] = 0, chunk.lengths[idle * n]
+                for stream, counts in ((frames, generated), (codec, generated), (judge, settled)):
+                    if stream is not None:
+                        stream.fork(parents)
+                        stream.commit(counts)
 
 
 def _unscored(rows: int) -> Scores:

@@ -39,6 +39,9 @@ class Stream(Protocol):
 class Chunk:
     """Frames that all rows generated since the last chunk.
 
+    A request none of whose rows has new frames leaves the state of codecs and scorers as it is: in a batch it may have
+    ended long ago, and what does not grow needs no commit.
+
     Attributes:
         frames: int64 [R, T, q] codes, or float32 [R, T, d] latents. What lies beyond a row's length is padding.
         lengths: int64 [R], real frames of each row in this chunk: at most T, fewer where the row ended, then 0.

@@ -79,6 +79,11 @@ class Track:
         return self.committed + max(self.lengths)
 
     @property
+    def room(self) -> int:
+        """Frames that are worth asking for: one past the limit, for a row that ends exactly there to say so."""
+        return self.limit + 1 - self.longest
+
+    @property
     def at_limit(self) -> bool:
         """No row may grow any more, though some have not said that they are done."""
         return self.longest >= self.limit and not all(self.finished)
@@ -86,14 +91,17 @@ class Track:
     def hear(self, frames: Tensor, lengths: list[int], finished: list[bool], pcm: Tensor) -> list[int]:
         """Append a chunk of all rows; returns the new real frames of each row, cut at the limit.
 
-        `frames` [N, T, q] and `pcm` [N, T * hop], on the CPU.
+        `frames` [N, T, q] and `pcm` [N, T * hop], on the CPU. A row whose end lies beyond the limit has not finished.
         """
         self.frames = torch.cat([self.frames, frames], 1) if self.frames.numel() else frames
         self.pcm = torch.cat([self.pcm, pcm], 1) if self.pcm.numel() else pcm
         room = self.limit - self.committed
         grown = [min(old + new, room) for old, new in zip(self.lengths, lengths, strict=True)]
         fresh = [new - old for new, old in zip(grown, self.lengths, strict=True)]
-        self.lengths, self.finished = grown, list(finished)
+        self.finished = [
+            done and old + new <= room for done, old, new in zip(finished, self.lengths, lengths, strict=True)
+        ]
+        self.lengths = grown
         return fresh
 
     def decide(self, scores: Scores, rows: slice) -> Decision:
@@ -158,7 +166,7 @@ class Track:
     @property
     def _max_lag(self) -> int | None:
         seconds = self.config.max_lag_seconds
-        return None if seconds is None else math.floor(Fraction(seconds) * self.frame_rate)
+        return None if seconds is None else math.floor(Fraction(str(seconds)) * self.frame_rate)
 
     @property
     def audio(self) -> NDArray[np.float32]:
@@ -174,7 +182,9 @@ class Track:
 
 
 def hear_all(tracks: Sequence[Track], chunk: Chunk, pcm: Tensor, engine_name: str) -> Tensor:
-    """Give each request its rows of a chunk; returns the new real frames of every row, int64 [R].
+    """Give each request its rows of a chunk; returns the new frames of every row that count, int64 [R].
+
+    Rows of a request that has ended have none.
 
     Raises:
         RuntimeError: the engine or its codec broke its promise about shapes.
@@ -189,5 +199,14 @@ def hear_all(tracks: Sequence[Track], chunk: Chunk, pcm: Tensor, engine_name: st
     for track in tracks:
         rows = slice(track.index * track.config.n, (track.index + 1) * track.config.n)
         new = lengths[rows].tolist()
-        fresh += new if track.ended else track.hear(frames[rows], new, finished[rows].tolist(), audio[rows])
+        if track.ended:
+            fresh += [0] * len(new)
+        else:
+            fresh += track.hear(frames[rows], new, finished[rows].tolist(), audio[rows])
     return torch.tensor(fresh, dtype=torch.int64)
+
+
+def cut(pcm: Tensor, lengths: Tensor) -> Tensor:
+    """PCM [R, S] with silence beyond each row's `lengths` (int64 [R], in samples)."""
+    place = torch.arange(pcm.shape[1], device=pcm.device)
+    return pcm.masked_fill(place >= lengths.to(pcm.device)[:, None], 0.0)
