@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 
@@ -23,14 +22,16 @@ def agreed_frames(frames: Tensor, lengths: Sequence[int], kept: Sequence[int]) -
 
 
 def drop_late(frames: Tensor, lengths: Sequence[int], kept: Sequence[int], max_lag: int | None) -> list[int]:
-    """The kept rows that let the best one (the first) stay within `max_lag` uncommitted frames.
+    """The kept rows that can go on beside the best one (the first) with at most `max_lag` uncommitted frames in any.
 
-    If committing what all rows share would leave more than that, the rows go that disagree with the best row's oldest
-    frames: so many that exactly `max_lag` can remain. None never drops a row.
+    Rows join the best one in the order of their rank, each only if what all of them share then leaves no row of theirs
+    with more than that. None never drops a row.
     """
-    best = kept[0]
-    if max_lag is None or lengths[best] - agreed_frames(frames, lengths, kept) <= max_lag:
+    if max_lag is None:
         return list(kept)
-    due = lengths[best] - max_lag
-    oldest = frames[best, :due]
-    return [row for row in kept if lengths[row] >= due and torch.equal(frames[row, :due], oldest)]
+    together: list[int] = []
+    for row in kept:
+        trial = [*together, row]
+        if max(lengths[member] for member in trial) - agreed_frames(frames, lengths, trial) <= max_lag:
+            together = trial
+    return together
