@@ -100,7 +100,8 @@ class SearchConfig:
         ceiling = math.floor(MAX_SECONDS * frame_rate)
         if self.max_seconds is None:
             return max(1, min(engine_budget, ceiling))
-        return max(1, min(math.ceil(Fraction(self.max_seconds) * frame_rate), ceiling))
+        # As written, not as stored: 0.24 s are three frames of 80 ms, though the nearest float is a little less.
+        return max(1, min(math.floor(Fraction(str(self.max_seconds)) * frame_rate), ceiling))
 
 
 def _whole(name: str, value: object, least: int, most: int, most_name: str = "") -> None:
