@@ -31,7 +31,7 @@ class SearchStream:
             return next(self._commits)
         except StopIteration:
             raise
-        except BaseException as error:
+        except (Exception, KeyboardInterrupt) as error:
             raise self._failure(error) from error
 
     def close(self) -> None:
@@ -45,7 +45,7 @@ class SearchStream:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-        if error is not None and not isinstance(error, (SearchFailed, GeneratorExit)):
+        if isinstance(error, (Exception, KeyboardInterrupt)) and not isinstance(error, SearchFailed):
             raise self._failure(error) from error
 
     @property
