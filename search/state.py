@@ -212,7 +212,7 @@ def shared() -> Any:
 def fork_rows(state: object, parents: Tensor) -> None:
     """Fork every tensor and cache of a state dataclass in place; `parents` int64 [B, N].
 
-    Tensors have rows on axis 0 (or a multiple: several guidance sides, side-major). Caches fork themselves,
+    Tensors have rows on axis 0 (or twice as many: two guidance sides, side-major). Caches fork themselves,
     dataclasses, lists and dicts are walked, None is nothing, fields marked `shared()` are left alone.
 
     Raises:
@@ -227,7 +227,7 @@ def _forked(value: Any, parents: Tensor, index: Tensor, where: str) -> Any:
         case Tensor():
             rows = index.numel()
             sides, odd = divmod(value.shape[0] if value.ndim else 0, rows)
-            if odd or not sides:
+            if odd or not 1 <= sides <= 2:
                 raise TypeError(
                     f"{where}: shape {tuple(value.shape)} does not have {rows} rows on axis 0; it cannot be forked"
                 )
