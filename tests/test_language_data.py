@@ -12,6 +12,7 @@ from engine.moss.network import causal_attention
 from experiments.builtin.corruption import PHONE_BOOKS, corrupt
 from experiments.builtin.language_loss import GuidedAttention, depth_hidden
 from experiments.builtin.muon import orthogonalised
+from experiments.builtin.own_samples import spoken
 from experiments.builtin.token_data import (
     Batches,
     Utterance,
@@ -124,4 +125,13 @@ def test_the_depth_decoder_in_training_is_that_of_the_product() -> None:
 def test_orthogonalised_matrices_have_singular_values_near_one(shape: tuple[int, int, int]) -> None:
     torch.manual_seed(0)
     values = torch.linalg.svdvals(orthogonalised(torch.randn(shape), iterations=8))
-    assert 0.5 < values.min() and values.max() < 1.4
+    assert values.min() > 0.5
+    assert values.max() < 1.4
+
+
+def test_own_samples_are_labelled_with_the_runs_of_their_phone_tokens() -> None:
+    codes = np.zeros((3, CONFIG.books), np.int16)
+    codes[:, :PHONE_BOOKS] = [[0, 7, 7, 7], [7, 0, 5, 5], [9, 9, 9, 9]]  # the last frame's would sound after the end
+    found = spoken(codes)
+    assert found.symbols.tolist() == [0, 7, 0, 5]
+    assert found.ends.tolist() == [10.0, 18.0, 20.0, 24.0]
