@@ -1,0 +1,198 @@
+"""The listener as a scorer: hears new PCM, moves each row's forkable state, judges all that was said so far.
+
+Every chunk costs the same, but for the transcript, whose alignment grows with the text. Knows nothing of the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from scorers.builtin.features import SAMPLE_RATE, Ear, hann, listen, mel_filters, open_ear, steps_after
+from scorers.builtin.network import LEAST_STEPS, Recogniser
+from scorers.builtin.prefix import advance, open_lattice, open_path
+from scorers.builtin.reading import Reading, align
+from scorers.builtin.reward import judge
+from scorers.builtin.symbols import BLANK
+from scorers.builtin.target import Lanes, Target, lanes_of, target_of
+from scorers.builtin.weights import WEIGHTS, load
+from search.protocols import Scores
+from search.request import SpeechRequest
+from search.state import fork_rows, shared
+
+FLUSH_SECONDS = 0.24
+"""Of silence that is imagined after a row that has finished, so that its last sounds are heard to the end."""
+
+Words = Sequence[tuple[str, Sequence[int]]]
+
+
+@dataclass
+class ListenerState:
+    """What is remembered of the rows; rows on axis 0.
+
+    Attributes:
+        memory: of the network, one float32 [R, steps, width] a block.
+        forward: float32 [R, W], the lattice.
+        last: int64 [R], class of the newest step.
+        heard: int64 [R, L], the free reading, blanks behind it.
+        broken: bool [R], the audio held something that is no number.
+    """
+
+    ear: Ear
+    memory: list[Tensor]
+    forward: Tensor
+    last: Tensor
+    heard: Tensor
+    broken: Tensor
+    lanes: Lanes = shared()  # noqa: RUF009 - a marker, no value
+
+
+class Listener:
+    """Scores speech against its text with a small phoneme recogniser.
+
+    Args:
+        network: in evaluation mode, on the device where scoring happens.
+        phonemize: the words of a text, each with its symbol ids.
+    """
+
+    name = "listener"
+
+    def __init__(self, network: Recogniser, phonemize: Callable[[str], Words]) -> None:
+        self.network, self.phonemize = network.eval(), phonemize
+        self.device = network.head.weight.device
+        self.mel, self.window = mel_filters().to(self.device), hann().to(self.device)
+
+    @classmethod
+    def load(cls, path: Path = WEIGHTS, device: torch.device | str = "cpu") -> Listener:
+        """The shipped listener, or the one stored at `path`."""
+        from codec.builtin.phonemes import phonemize
+
+        return cls(load(path).to(device), lambda text: phonemize(text).words)
+
+    def open(self, requests: Sequence[SpeechRequest], n: int, sample_rate: int, hop: int) -> ListenerStream:  # noqa: ARG002
+        """Phonemes of the texts, and nothing heard yet.
+
+        Raises:
+            ValueError: the audio's sample rate is not the listener's.
+        """
+        if sample_rate != SAMPLE_RATE:
+            raise ValueError(f"sample_rate: {sample_rate} Hz; the built-in listener hears {SAMPLE_RATE} Hz only")
+        targets = [target_of(self.phonemize(request.text), self.network.seconds) for request in requests]
+        return ListenerStream(self, targets, n)
+
+
+class ListenerStream:
+    """The rows of some requests, heard by one listener."""
+
+    def __init__(self, listener: Listener, targets: Sequence[Target], n: int) -> None:
+        self._listener, self._targets, self._n = listener, targets, n
+        rows, device = len(targets) * n, listener.device
+        lanes = lanes_of(targets, n, device)
+        self._state: ListenerState | None = ListenerState(
+            ear=open_ear(rows, device),
+            memory=listener.network.memory(rows, device),
+            forward=open_lattice(lanes),
+            last=open_path(rows, device),
+            heard=torch.zeros(rows, 0, dtype=torch.int64, device=device),
+            broken=torch.zeros(rows, dtype=torch.bool, device=device),
+            lanes=lanes,
+        )
+
+    @torch.inference_mode()
+    def score(self, pcm: Tensor, lengths: Tensor, finished: Tensor) -> Scores:
+        """Listen to new samples (float32 [R, S], `lengths` int64 [R] of them real) and judge every row so far.
+
+        Heads: match, pace, end (see `reward.py`), progress, prefix_wer. The reward is NaN where nothing can be judged:
+        nothing heard yet, a text without sounds, audio that is no number.
+        """
+        state, network = self._open_state, self._listener.network
+        device = self._listener.device
+        pcm, lengths, finished = pcm.to(device), lengths.to(device), finished.to(device)
+        new = torch.arange(pcm.shape[1], device=device) < lengths[:, None]
+        state.broken = state.broken | (new & ~pcm.isfinite()).any(1)
+        pcm = torch.where(state.broken[:, None], 0.0, pcm)
+        silence = int(FLUSH_SECONDS * SAMPLE_RATE) if bool(finished.any()) else 0
+        batch = listen(state.ear, pcm, lengths, self._listener.mel, self._listener.window, silence, LEAST_STEPS)
+        log_probabilities, state.memory = network.read(batch.features, state.memory, batch.real)
+        judged = torch.where(finished, batch.imagined, batch.real)
+        state.forward, ahead = advance(state.forward, state.lanes, log_probabilities, batch.real, judged)
+        path = log_probabilities.argmax(-1)
+        heard = _appended(state.heard, state.last, path, judged)
+        state.heard, state.last = (
+            _appended(state.heard, state.last, path, batch.real),
+            _newest(state.last, path, batch.real),
+        )
+        return self._scores(ahead, heard, finished)
+
+    def fork(self, parents: Tensor) -> None:
+        """Row (b, i) goes on as old row (b, parents[b, i]); int64 [B, N]."""
+        fork_rows(self._open_state, parents)
+
+    def commit(self, frames: Tensor) -> None:
+        """Nothing to do: what a row remembers does not grow with what is uncommitted."""
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._state = None
+
+    @property
+    def _open_state(self) -> ListenerState:
+        if self._state is None:
+            raise RuntimeError("listener: the stream is closed; open a new one")
+        return self._state
+
+    def _scores(self, ahead: Tensor, heard: Tensor, finished: Tensor) -> Scores:
+        state = self._open_state
+        terms = judge(ahead, state.lanes, state.ear.heard / SAMPLE_RATE, finished)
+        unheard = (steps_after(state.ear.heard) == 0) & ~finished
+        mute = state.lanes.sounds == 0
+        reward = terms.reward.masked_fill(unheard | mute | state.broken, torch.nan)
+        readings = [
+            align([sound for sound in row if sound != BLANK], self._targets[place // self._n], over)
+            for place, (row, over) in enumerate(zip(heard.tolist(), finished.tolist(), strict=True))
+        ]
+        why = {
+            place: reason
+            for flags, reason in (
+                (unheard, "nothing heard yet"),
+                (mute, "text without sounds"),
+                (state.broken, "audio is not finite"),
+            )
+            for place in flags.nonzero()[:, 0].tolist()
+        }
+        prefix_wer = torch.tensor([reading.wer for reading in readings], dtype=torch.float32)
+        heads = {"match": terms.match, "pace": terms.pace, "end": terms.end, "progress": terms.progress}
+        notes = [_note(reading, why.get(row)) for row, reading in enumerate(readings)]
+        return Scores(
+            reward.cpu(), {**{name: head.cpu() for name, head in heads.items()}, "prefix_wer": prefix_wer}, notes
+        )
+
+
+def _note(reading: Reading, why: str | None) -> dict[str, Any]:
+    note: dict[str, Any] = {"transcript": reading.transcript, "word_errors": reading.errors}
+    return note | ({"not_judged": why} if why else {})
+
+
+def _appended(heard: Tensor, last: Tensor, path: Tensor, steps: Tensor) -> Tensor:
+    """The free reading [R, L] with the sounds that each row's first `steps` classes of `path` [R, T] add to it."""
+    before = torch.cat([last[:, None], path[:, :-1]], 1)
+    within = torch.arange(path.shape[1], device=path.device) < steps[:, None]
+    fresh = within & (path != BLANK) & (path != before)
+    known = (heard != BLANK).sum(1)
+    places = known[:, None] + fresh.cumsum(1) - 1
+    longest = int((known + fresh.sum(1)).max())
+    grown = F.pad(heard, (0, max(0, longest - heard.shape[1]) + 1))  # one more, where what is not fresh goes
+    spare = grown.shape[1] - 1
+    grown.scatter_(1, torch.where(fresh, places, spare), path)
+    return grown[:, :longest]
+
+
+def _newest(last: Tensor, path: Tensor, steps: Tensor) -> Tensor:
+    newest = path.gather(1, (steps - 1).clamp(min=0)[:, None])[:, 0]
+    return torch.where(steps > 0, newest, last)
