@@ -9,16 +9,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from statistics import fmean, median
 from typing import Any
 
 import jiwer
 import torch
-from engine.registry import load_engine
 
+from engine.registry import load_engine
+from experiments.builtin.quality import read_lines, summarise, table
 from experiments.builtin.resynthesis import Judges, spoken_words
 from scorers.registry import load_scorer
 from search import ChunkSearch, SpeechRequest
@@ -30,65 +29,15 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "search": {"n": 8},
     "whole": {"n": 8, "chunk_frames": WHOLE_UTTERANCE},
 }
-NAMES = {"plain": "plain sampling, N=1", "search": "chunk search, N=8", "whole": "whole utterance, best of 8"}
-
-
-@dataclass(frozen=True)
-class Row:
-    """The figures of one configuration: word error rate and share of utterances at the frame limit in percent."""
-
-    configuration: str
-    utterances: int
-    word_error_rate: float
-    perfect: float
-    mos: float
-    frame_limit: float
-    real_time_factor: float
-    first_commit_seconds: float
-
-
-def summarise(configuration: str, judged: Iterable[dict[str, Any]]) -> Row:
-    """One row of the table; errors are pooled over all words, speed is wall time over seconds of audio."""
-    found = list(judged)
-    audio = sum(one["seconds"] for one in found)
-    return Row(
-        configuration=configuration,
-        utterances=len(found),
-        word_error_rate=100.0 * sum(one["errors"] for one in found) / sum(one["words"] for one in found),
-        perfect=100.0 * fmean(one["errors"] == 0 for one in found),
-        mos=fmean(one["mos"] for one in found),
-        frame_limit=100.0 * fmean(one["status"] == "hit_frame_limit" for one in found),
-        real_time_factor=sum(one["wall_seconds"] for one in found) / audio,
-        first_commit_seconds=median(one["first_commit_seconds"] for one in found),
-    )
-
-
-def table(rows: Iterable[Row]) -> str:
-    """The rows in Markdown."""
-    lines = [
-        "| configuration | WER % | perfect % | DNSMOS | frame limit % | real-time factor | first audio s (median) |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {NAMES[row.configuration]} | {row.word_error_rate:.1f} | {row.perfect:.0f} | {row.mos:.2f} "
-        f"| {row.frame_limit:.1f} | {row.real_time_factor:.2f} | {row.first_commit_seconds:.2f} |"
-        for row in rows
-    ]
-    return "\n".join(lines)
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """What an earlier run has judged; an incomplete last line is left out."""
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
 
 
 def speak(
     search: ChunkSearch, sentence: str, configuration: str, settings: dict[str, Any], judges: Judges
 ) -> dict[str, Any]:
     """Speak one sentence and judge it; word errors are substitutions, deletions and insertions in spoken form."""
-    result = search.generate(SpeechRequest(text=sentence), **CONFIGURATIONS[configuration], **settings)
+    # The id keys the random numbers: without one, all sentences would share their lucky and unlucky draws.
+    request = SpeechRequest(text=sentence, id=sentence)
+    result = search.generate(request, **CONFIGURATIONS[configuration], **settings)
     heard, said = judges.transcript(result.audio), spoken_words(sentence)
     counts = jiwer.process_words(said, spoken_words(heard))
     return {
@@ -128,7 +77,8 @@ def main() -> None:
     judges = Judges(arguments.whisper, arguments.threads)
     arguments.out.mkdir(parents=True, exist_ok=True)
     path = arguments.out / "utterances.jsonl"
-    judged = read_lines(path)
+    run = {"engine": arguments.engine, "scorer": arguments.scorer, **settings}
+    judged = [one for one in read_lines(path) if one["run"] == run]
     done = {(one["configuration"], one["text"]) for one in judged}
     search.generate(SpeechRequest(text=sentences[0]), n=1)  # the first call pays for memory and caches
     with path.open("a", encoding="utf-8") as lines:
@@ -136,7 +86,7 @@ def main() -> None:
             for sentence in sentences:
                 if (name, sentence) in done:
                     continue
-                found = speak(search, sentence, name, settings, judges)
+                found = {"run": run, **speak(search, sentence, name, settings, judges)}
                 judged.append(found)
                 lines.write(json.dumps(found) + "\n")
                 lines.flush()
@@ -146,7 +96,7 @@ def main() -> None:
         summarise(name, [one for one in judged if one["configuration"] == name and one["text"] in chosen])
         for name in arguments.configurations
     ]
-    summary = {"settings": settings, "rows": [asdict(row) for row in rows]}
+    summary = {"run": run, "rows": [asdict(row) for row in rows]}
     (arguments.out / "quality.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     print(table(rows))
 

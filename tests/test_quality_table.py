@@ -1,0 +1,50 @@
+"""The figures of the quality table, from judged utterances."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.builtin.quality import read_lines, summarise, table
+
+
+def judged(**changes: Any) -> dict[str, Any]:
+    plain = {
+        "configuration": "plain",
+        "text": "One two.",
+        "heard": "One two.",
+        "errors": 0,
+        "words": 2,
+        "mos": 3.0,
+        "seconds": 2.0,
+        "status": "complete",
+        "wall_seconds": 1.0,
+        "first_commit_seconds": 0.5,
+    }
+    return plain | changes
+
+
+def test_word_errors_are_pooled_over_words_and_speed_over_audio() -> None:
+    row = summarise(
+        "plain",
+        [
+            judged(),
+            judged(errors=3, words=8, seconds=6.0, status="hit_frame_limit", mos=2.0, first_commit_seconds=0.9),
+            judged(first_commit_seconds=0.6),
+        ],
+    )
+    assert row.word_error_rate == pytest.approx(100 * 3 / 12)
+    assert row.real_time_factor == pytest.approx(3.0 / 10.0)
+    assert row.frame_limit == pytest.approx(100 / 3)
+    assert row.perfect == pytest.approx(200 / 3)
+    assert row.mos == pytest.approx(8 / 3)
+    assert row.first_commit_seconds == 0.6
+    assert "| 25.0 | 67 | 2.67 | 33.3 | 0.30 | 0.60 |" in table([row])
+
+
+def test_a_line_cut_short_by_an_interruption_is_judged_again(tmp_path: Path) -> None:
+    path = tmp_path / "utterances.jsonl"
+    path.write_text('{"configuration": "plain"}\n{"configuration": "sea', encoding="utf-8")
+    assert read_lines(path) == [{"configuration": "plain"}]
