@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from experiments.builtin.token_data import (
     load_utterances,
     save_utterances,
 )
-from experiments.builtin.train_language_model import CONFIG, new_network
+from experiments.builtin.train_language_model import CONFIG, Settings, Training, new_network
 
 IDS, PAD = CONFIG.ids, CONFIG.audio_pad
 
@@ -135,3 +136,21 @@ def test_own_samples_are_labelled_with_the_runs_of_their_phone_tokens() -> None:
     found = spoken(codes)
     assert found.symbols.tolist() == [0, 7, 0, 5]
     assert found.ends.tolist() == [10.0, 18.0, 20.0, 24.0]
+
+
+def test_a_resumed_training_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
+    settings = Settings(minutes=1.0, rate=1e-3, rows=100, seed=0)
+    backbone = replace(CONFIG.backbone, hidden=32, head_dim=8, feed_forward=48)
+    small = replace(CONFIG, backbone=backbone, local=replace(CONFIG.local, feed_forward=64))
+    batch = collate([utterance(6, 4), utterance(5, 5, seed=1)], [False, True], IDS, PAD)
+    first = Training(settings, small)
+    first.step(batch)
+    first.save(tmp_path)
+    second = Training(settings, small)
+    second.resume(tmp_path)
+    first.seconds = second.seconds  # the rate follows the clock
+    assert torch.equal(first.step(batch), second.step(batch))
+    second.seconds = first.seconds
+    assert torch.equal(first.step(batch), second.step(batch)), "moments and averages came along"
+    for mine, theirs in zip(first.average.parameters(), second.average.parameters(), strict=True):
+        assert torch.equal(mine, theirs)

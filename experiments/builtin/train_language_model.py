@@ -70,11 +70,11 @@ class Settings:
     seed: int
 
 
-def new_network(seed: int) -> MossNetwork:
+def new_network(seed: int, config: MossConfig = CONFIG) -> MossNetwork:
     """Random weights. A phone token starts near its symbol's text embedding: to say a symbol is to copy it."""
     torch.manual_seed(seed)
-    network = MossNetwork(CONFIG)
-    depth = CONFIG.backbone.layers + CONFIG.local.layers
+    network = MossNetwork(config)
+    depth = config.backbone.layers + config.local.layers
     for name, parameter in network.named_parameters():
         if parameter.ndim == 2:
             nn.init.normal_(parameter, std=parameter.shape[1] ** -0.5 / 2)
@@ -86,17 +86,17 @@ def new_network(seed: int) -> MossNetwork:
         for embedding in embeddings:
             embedding.normal_(std=0.04)
         for phones in books[:PHONE_BOOKS]:
-            phones.add_(text[:SYMBOLS])
+            phones.add_(text[: len(phones)])
     return network
 
 
 class Training:
     """One run: network, phone head, optimiser, moving average, and how far it has come."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, config: MossConfig = CONFIG) -> None:
         self.settings = settings
-        self.network = new_network(settings.seed)
-        self.phone_head = nn.Linear(CONFIG.backbone.hidden, PHONE_BOOKS * SYMBOLS)
+        self.network = new_network(settings.seed, config)
+        self.phone_head = nn.Linear(config.backbone.hidden, PHONE_BOOKS * config.codebook_sizes[0])
         self.optimizer = Optimizer(self.network, self.phone_head, settings.rate)
         self.average = copy.deepcopy(self.network).requires_grad_(False)
         self.generator = torch.Generator().manual_seed(settings.seed)
