@@ -1,0 +1,154 @@
+"""The `chunksearch` program: its commands and options, and how every command ends.
+
+Parses and dispatches. What a command does is in `experiments/commands/`; nothing here knows engines or audio.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from experiments.commands.outcome import DONE, FAILED, Outcome, outcome_of
+from search.record import json_ready
+
+app = typer.Typer(
+    name="chunksearch",
+    help="Speak with search: sample several candidates, keep the best every chunk, and play what will not change.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line of standard output.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")]
+
+
+@app.command()
+def say(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say; - reads it from standard input.")],
+    n: Annotated[int, typer.Option("-n", "--candidates", help="Candidates, 1 to 64; 1 is plain sampling.")] = 8,
+    beam_width: Annotated[int, typer.Option("--beam-width", help="Candidates kept at each selection.")] = 1,
+    chunk_ms: Annotated[float, typer.Option("--chunk-ms", help="Audio between two selections.")] = 800.0,
+    seed: Annotated[int, typer.Option("--seed", help="Same seed, same audio.")] = 777,
+    engine: Annotated[str, typer.Option("--engine", help="A name, or kind:path.")] = "builtin",
+    scorer: Annotated[str, typer.Option("--scorer", help="A name, or a TOML file.")] = "builtin",
+    guidance: Annotated[
+        float | None, typer.Option("--guidance", help="Classifier-free guidance, 1 is none; else the engine decides.")
+    ] = None,
+    temperature: Annotated[float, typer.Option("--temperature", help="0 is greedy.")] = 1.0,
+    max_lag: Annotated[
+        float | None,
+        typer.Option("--max-lag", help="Seconds of audio that may wait while beams disagree; else no limit."),
+    ] = None,
+    max_seconds: Annotated[
+        float | None,
+        typer.Option("--max-seconds", help="Longest audio of a sentence, up to 60; else by its text."),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="WAV",
+            help="Where the audio goes; - writes raw 16-bit samples to standard output as they become final. "
+            "Else speech.wav, or no file with --play or --report.",
+        ),
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", metavar="DIR", help="Keep all candidates, step records and a page to compare them."),
+    ] = None,
+    play: Annotated[bool, typer.Option("--play", help="Play the audio while it is found.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 3 when a take hit its frame limit.")] = False,
+    as_json: Json = False,
+    debug: Debug = False,  # noqa: ARG001 - read from the arguments by `run`, which sees every error
+) -> Outcome:
+    """Speak a text, sentence by sentence, with reward-guided search."""
+    from experiments.commands import say as command
+
+    options = command.Options(
+        text=text,
+        settings={
+            "n": n,
+            "beam_width": beam_width,
+            "seed": seed,
+            "guidance": guidance,
+            "temperature": temperature,
+            "max_lag_seconds": max_lag,
+            "max_seconds": max_seconds,
+        },
+        chunk_ms=chunk_ms,
+        engine=engine,
+        scorer=scorer,
+        output=output,
+        report=report,
+        play=play,
+        strict=strict,
+        as_json=as_json,
+    )
+    return command.run(options)
+
+
+@app.command()
+def verify(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="What to check, such as moss.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Recorded weights, inputs and outputs.")],
+    as_json: Json = False,
+    debug: Debug = False,  # noqa: ARG001
+) -> Outcome:
+    """Compare this runtime with recorded outputs of an independent implementation."""
+    from experiments.commands import verify as command
+
+    return command.run(kind, folder, as_json=as_json)
+
+
+@app.command()
+def doctor(as_json: Json = False, debug: Debug = False) -> Outcome:  # noqa: ARG001
+    """Show versions, devices and what is installed, and say what to do about what is missing."""
+    from experiments.commands import doctor as command
+
+    return command.run(as_json=as_json)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the program; returns its exit code.
+
+    0 done, 1 something failed, 2 bad input, 3 a take hit its frame limit and `--strict` asked to know.
+    """
+    arguments = list(arguments) or ["--help"]
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    try:
+        outcome = app(arguments, prog_name="chunksearch", standalone_mode=False)
+    except typer.Abort:
+        outcome = Outcome(FAILED, error="interrupted")
+    except Exception as error:
+        if "--debug" in options:
+            traceback.print_exc()
+        outcome = outcome_of(error)
+    if outcome == 130:  # what the parser returns when Ctrl-C reaches it
+        outcome = Outcome(FAILED, error="interrupted")
+    if not isinstance(outcome, Outcome):  # help was printed
+        return DONE
+    if outcome.error:
+        notes = Console(stderr=True, highlight=False, soft_wrap=True)
+        notes.print(f"chunksearch: {outcome.error}", style="red", markup=False)
+    if "--json" in options:
+        status = {"status": "failed", "error": outcome.error} if outcome.error else {}
+        print(json.dumps(json_ready({"exit_code": outcome.code, **status, **outcome.data}), ensure_ascii=False))
+    return outcome.code
+
+
+def main() -> None:
+    """Entry point of the command."""
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""What is checked before a search: settings, texts, outputs.
+
+Every complaint names the option, its value and what is allowed. Knows the names of options and settings;
+loads no model.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from engine.builtin.text import split_sentences
+from experiments.commands.outcome import InputError
+from experiments.commands.players import PLAYERS, Player, installed_players
+from search import SearchConfig, SpeechRequest
+from search.protocols import Engine
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\s*\n\s*")
+
+OPTION_OF = {
+    "text": "TEXT",
+    "n": "-n",
+    "beam_width": "--beam-width",
+    "chunk_frames": "--chunk-ms",
+    "seed": "--seed",
+    "guidance": "--guidance",
+    "temperature": "--temperature",
+    "max_lag_seconds": "--max-lag",
+    "max_seconds": "--max-seconds",
+    "engine": "--engine",
+    "scorer": "--scorer",
+}
+"""The command-line name of each field that an error message may begin with."""
+
+
+def bad_input(error: Exception, option: str = "") -> InputError:
+    """A library's `field: what is wrong` with the option's name in the place of the field's (or else before it)."""
+    field, colon, rest = str(error).partition(":")
+    if field in OPTION_OF:
+        return InputError(f"{OPTION_OF[field]}{colon}{rest}")
+    return InputError(f"{option}: {error}" if option else str(error))
+
+
+def checked_config(settings: dict[str, Any]) -> SearchConfig:
+    """A configuration from its fields."""
+    try:
+        return SearchConfig(**settings)
+    except (ValueError, TypeError) as error:
+        raise bad_input(error) from error
+
+
+def chunk_frames(chunk_ms: float, frame_rate: Fraction) -> int:
+    """Frames in so many milliseconds; the message names the nearest lengths that are whole frames."""
+    frame_ms = 1000 / frame_rate
+    frames = round(chunk_ms / frame_ms)
+    if frames >= 1 and abs(frames * frame_ms - chunk_ms) < 0.01:  # some frame lengths have no exact decimal
+        return frames
+    below = max(0, int(chunk_ms // frame_ms))
+    nearest = " and ".join(_milliseconds(count * frame_ms) for count in (below, below + 1) if count)
+    raise InputError(
+        f"--chunk-ms: {chunk_ms:g} is not a whole number of frames of {_milliseconds(frame_ms)} ms; nearest: {nearest}"
+    )
+
+
+def _milliseconds(value: Fraction) -> str:
+    return f"{float(value):.2f}".rstrip("0").rstrip(".")
+
+
+def checked_sentences(text: str, engine: str) -> list[str]:
+    """The sentences of TEXT, or of standard input where TEXT is a dash.
+
+    The built-in voice has its own idea of what it can say in one breath; for others a sentence ends at
+    its mark or line.
+    """
+    if text == "-":
+        try:
+            text = sys.stdin.buffer.read().decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise InputError(f"TEXT: standard input is not UTF-8 (byte {error.start})") from error
+    try:
+        pieces = split_sentences(text) if engine == "builtin" else _SENTENCE_END.split(text)
+    except ValueError as error:
+        raise bad_input(error) from error
+    sentences = [piece.strip() for piece in pieces if piece.strip()]
+    if not sentences:
+        raise InputError("TEXT: nothing to say; give at least one word")
+    return sentences
+
+
+def checked_requests(sentences: Sequence[str], engine: Engine) -> list[SpeechRequest]:
+    """One request a sentence. An engine says that it cannot speak a text when it is asked for the text's budget."""
+    requests = [SpeechRequest(text=sentence) for sentence in sentences]
+    for request in requests:
+        try:
+            engine.budget(request)
+        except ValueError as error:
+            raise bad_input(error) from error
+    return requests
+
+
+def checked_output(output: str | None, *, other_place: bool, as_json: bool) -> Path | None:
+    """The WAV file to write, known to be writable; None for no file.
+
+    `other_place`: the audio goes somewhere else too, so that no file is needed where none is named.
+    """
+    if output == "-":
+        if as_json:
+            raise InputError("-o: standard output cannot carry both the audio and --json; give a file")
+        if sys.stdout.isatty():
+            raise InputError("-o: standard output is a terminal; pipe the audio into a program or a file")
+        return None
+    if output is None:
+        return None if other_place else writable_wav(Path("speech.wav"))
+    return writable_wav(Path(output))
+
+
+def writable_wav(path: Path) -> Path:
+    """The path, if a WAV file can be written there. An older file is left as it is."""
+    if path.is_dir():
+        raise InputError(f"-o: {str(path)!r} is a folder; name a file in it")
+    if path.suffix.lower() != ".wav":
+        raise InputError(f"-o: {str(path)!r} does not end in .wav, and WAV is what is written")
+    if not path.parent.is_dir():
+        raise InputError(f"-o: folder {str(path.parent)!r} does not exist")
+    existed = path.exists()
+    try:
+        path.open("ab").close()
+    except OSError as error:
+        raise InputError(f"-o: {str(path)!r} cannot be written: {error.strerror}") from error
+    if not existed:
+        path.unlink()
+    return path
+
+
+def checked_player(*, wanted: bool) -> Player | None:
+    """The player to use."""
+    if not wanted:
+        return None
+    players = installed_players()
+    if not players:
+        names = ", ".join(player.name for player in PLAYERS)
+        raise InputError(f"--play: no program that plays audio was found (looked for {names}); install one, or use -o")
+    return players[0]

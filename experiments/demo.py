@@ -1,0 +1,47 @@
+"""`make demo`: one sentence by search with eight candidates beside plain sampling, to read, hear and compare.
+
+Knows the built-in voice and the folder `demo/`; everything else is what `chunksearch say --report` uses.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from engine.registry import load_engine
+from experiments.commands.reading import Reading
+from experiments.commands.summary import results_table, summary
+from experiments.report.files import prepared_folder, write_report
+from scorers.registry import load_scorer
+from search import ChunkSearch, SearchConfig, SpeechRequest
+from search.record import write_wav
+
+TEXT = "The early train was full, so we walked along the river and talked about the summer instead."
+FOLDER = Path("demo")
+
+
+def main(text: str = TEXT, folder: Path = FOLDER, voice: str = "builtin") -> int:
+    """Speak, print both transcripts, write the audio and a page that compares them."""
+    console = Console(highlight=False)
+    prepared_folder(folder)
+    reading = Reading(ChunkSearch(load_engine(voice), load_scorer(voice)), record=True)
+    request = SpeechRequest(text=text)
+    with console.status("speaking"):
+        takes = [
+            reading.speak(request, SearchConfig(n=1), "N = 1, plain sampling"),
+            reading.speak(request, SearchConfig(n=8), "N = 8, search"),
+        ]
+    for take in takes:
+        write_wav(folder / f"speech-n{take.result.config.n}.wav", take.result.audio, take.result.sample_rate)
+    write_report(folder, [takes], summary(reading, None))
+    console.print(f'asked for: "{text}"\n', markup=False)
+    console.print(results_table(takes))
+    console.print("\ntranscripts are by the built-in listener")
+    console.print(f"hear and compare: {folder / 'index.html'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,130 @@
+"""What this machine has and lacks for speaking: versions, extras, weights, devices, players, and what to do about each.
+
+Looks and reports. It changes nothing, loads no model, and knows nothing about how findings are shown.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata, resources
+from typing import Literal
+
+import torch
+
+from experiments.commands.players import PLAYERS, installed_players
+
+DISTRIBUTION = "chunksearch"
+
+State = Literal["ok", "missing", "optional"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        state: "missing" is needed and not there; "optional" is not there, and only some things need it.
+        found: what is there, in words.
+        advice: what to do, where something is not there.
+    """
+
+    subject: str
+    state: State
+    found: str
+    advice: str = ""
+
+
+def examine() -> list[Finding]:
+    """Everything that a working installation needs, and what is optional."""
+    return [*_versions(), *_packages(), *_weights(), *_devices(), _player()]
+
+
+def needed(requirement: str) -> tuple[str, str, str]:
+    """Name, lowest version and extra of a requirement as package metadata writes it; "" where there is none."""
+    name = re.match(r"[A-Za-z0-9._-]+", requirement)
+    assert name, f"{requirement!r} does not begin with a name"
+    lowest = re.search(r">=\s*([0-9.]+)", requirement)
+    extra = re.search(r"extra\s*==\s*['\"]([^'\"]+)", requirement)
+    return name[0], lowest[1] if lowest else "", extra[1] if extra else ""
+
+
+def older(version: str, lowest: str) -> bool:
+    """Whether a version is before another, by its leading numbers."""
+    return _numbers(version) < _numbers(lowest)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version.partition("+")[0])]
+
+
+def _versions() -> Iterator[Finding]:
+    yield Finding("Python", "ok", f"{platform.python_version()} at {sys.executable}")
+    yield Finding("system", "ok", f"{platform.system()} {platform.machine()}")
+    try:
+        yield Finding(DISTRIBUTION, "ok", metadata.version(DISTRIBUTION))
+    except metadata.PackageNotFoundError:
+        yield Finding(DISTRIBUTION, "missing", "not installed", "make setup")
+
+
+def _packages() -> Iterator[Finding]:
+    try:
+        requirements = metadata.requires(DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:
+        return
+    for requirement in requirements:
+        name, lowest, extra = needed(requirement)
+        subject = f"{name} ({extra})" if extra else name
+        wanted = f"{DISTRIBUTION}[{extra}]" if extra else f"{name}>={lowest}"
+        advice = f"{sys.executable} -m pip install '{wanted}'"
+        absent: State = "optional" if extra else "missing"
+        try:
+            version = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            yield Finding(subject, absent, "not installed", advice)
+            continue
+        if older(version, lowest):
+            yield Finding(subject, absent, f"{version}, older than {lowest}", advice)
+        else:
+            yield Finding(subject, "ok", version)
+
+
+def _weights() -> Iterator[Finding]:
+    for package, what in (("engine", "voice"), ("codec", "codec"), ("scorers", "listener")):
+        folder = resources.files(package) / "builtin"
+        files = [item for item in folder.iterdir() if item.name.endswith(".safetensors")] if folder.is_dir() else []
+        subject = f"built-in {what}"
+        if files:
+            size = sum(len(item.read_bytes()) for item in files) / 1e6
+            yield Finding(subject, "ok", f"{size:.1f} MB in {folder}")
+        else:
+            yield Finding(subject, "missing", f"no weights in {folder}", "install again, or restore it with git")
+
+
+def _devices() -> Iterator[Finding]:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    limit = os.environ.get("OMP_NUM_THREADS")
+    threads = f"{torch.get_num_threads()} torch threads on {cores} cores" + (
+        f" (OMP_NUM_THREADS={limit})" if limit else ""
+    )
+    yield Finding("CPU", "ok", threads)
+    if torch.cuda.is_available():
+        for index in range(torch.cuda.device_count()):
+            device = torch.cuda.get_device_properties(index)
+            yield Finding(f"cuda:{index}", "ok", f"{device.name}, {device.total_memory / 2**30:.0f} GiB")
+    else:
+        build = torch.version.cuda
+        reason = f"torch is built for CUDA {build}, but no device answers" if build else "torch is built for CPUs only"
+        yield Finding("GPU", "optional", reason, "none is needed for the built-in voice")
+
+
+def _player() -> Finding:
+    names = [player.name for player in installed_players()]
+    if names:
+        return Finding("player", "ok", ", ".join(names))
+    known = ", ".join(player.name for player in PLAYERS)
+    return Finding("player", "optional", "none found", f"for --play, install one of {known}")

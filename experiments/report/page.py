@@ -1,0 +1,186 @@
+"""One self-contained HTML page that plays and compares takes: what it shows, in plain data for the template.
+
+Knows step records and takes; how the page looks is in the files beside it. The page loads nothing: audio, style and
+script are inside it.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+import wave
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.report.recorder import HeardStep, Take
+from search.record import pcm16
+from search.select import rank
+
+_BAR_SECONDS = 0.04
+_SPARK_BARS = 32
+_COSTS = {
+    "actual_seconds": "audio, s",
+    "search_wall_seconds": "search, s",
+    "search_rtf": "real-time factor",
+    "first_commit_seconds": "first commit after, s",
+    "tts_codec_seconds": "generation and codec, s",
+    "scoring_seconds": "scoring, s",
+    "engine": "engine",
+    "scorer": "scorer",
+    "device": "device",
+    "hit_frame_limit": "frame limit reached",
+}
+_SHOWN_APART = {"reward", "prefix_wer", "judged", "transcript"}
+
+
+def rendered_page(texts: Sequence[Sequence[Take]]) -> str:
+    """The page. `texts`: for each text, the takes of it that are to be compared."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    sounds: dict[str, str] = {}
+    shown = [_text(number, takes, sounds) for number, takes in enumerate(texts, 1)]
+    return environment.get_template("page.html.j2").render(texts=shown, sounds=sounds)
+
+
+def _text(number: int, takes: Sequence[Take], sounds: dict[str, str]) -> dict[str, Any]:
+    costs = [{label: take.result.performance[name] for name, label in _COSTS.items()} for take in takes]
+    return {
+        "text": takes[0].result.request.text,
+        "takes": [_take(f"text-{number}-take-{place}", take, sounds) for place, take in enumerate(takes, 1)],
+        "settings": _rows([asdict(take.result.config) for take in takes]),
+        "costs": _rows(costs),
+    }
+
+
+def _take(key: str, take: Take, sounds: dict[str, str]) -> dict[str, Any]:
+    result, score, length = take.result, take.final_score, max(1, len(take.result.frames))
+    count = max(1, round(result.seconds / _BAR_SECONDS))
+    return {
+        "key": key,
+        "label": take.label or f"N = {result.config.n}",
+        "status": result.status.replace("_", " "),
+        "rate": result.sample_rate,
+        "audio": _wav_base64(result.audio, result.sample_rate),
+        "transcript": score.get("transcript"),
+        "measures": {
+            "audio": _with_unit(result.seconds, "{:.2f} s"),
+            "reward": _with_unit(score.get("reward"), "{:.3f}"),
+            "word errors": _with_unit(score.get("prefix_wer"), "{:.0%}"),
+            "real-time factor": _with_unit(result.performance["search_rtf"], "{:.2f}"),
+            "first audio after": _with_unit(result.performance["first_commit_seconds"], "{:.2f} s"),
+        },
+        "bar_count": count,
+        "outline": _outline(result.audio, count),
+        "commits": [
+            {
+                "step": commit.step,
+                "left": 100 * commit.start_frame / length,
+                "width": 100 * commit.frames / length,
+                "ready": _with_unit(commit.wall_seconds, "{:.1f} s"),
+            }
+            for commit in take.commits
+        ],
+        "steps": [_step(f"{key}-step-{step.record['step']}", step, take, sounds) for step in take.steps],
+    }
+
+
+def _step(key: str, step: HeardStep, take: Take, sounds: dict[str, str]) -> dict[str, Any]:
+    record, result = step.record, take.result
+    scores = record["scores"]
+    order = rank([score["reward"] for score in scores], [score["prefix_wer"] for score in scores])
+    usable = [score["reward"] for score in scores if math.isfinite(score["reward"])]
+    lowest, highest = min(usable, default=0.0), max(usable, default=0.0)
+    start = step.start_frame * (len(result.audio) // max(1, len(result.frames)))
+    rows = []
+    for row in order:
+        sounds[f"{key}-row-{row}"] = base64.b64encode(step.pcm[row].astype("<i2").tobytes()).decode()
+        reward = scores[row]["reward"]
+        rows.append(
+            {
+                "row": row,
+                "sound": f"{key}-row-{row}",
+                "parent": step.parents[row] if step.parents else None,
+                "place": record["retained_rows"].index(row) if row in record["retained_rows"] else None,
+                "ended": record["finished"][row],
+                "reward": _with_unit(reward, "{:.3f}"),
+                "share": 100 * (reward - lowest) / ((highest - lowest) or 1.0) if math.isfinite(reward) else 0.0,
+                "prefix_wer": _with_unit(scores[row]["prefix_wer"], "{:.0%}"),
+                "transcript": scores[row].get("transcript"),
+                "terms": _terms(scores[row]),
+                "seconds": len(step.pcm[row]) / result.sample_rate,
+                "outline": _outline(step.pcm[row] / np.float32(32767.0), _SPARK_BARS),
+            }
+        )
+    begins = start / result.sample_rate
+    longest = max(row["seconds"] for row in rows)
+    return {
+        "key": key,
+        "number": record["step"],
+        "from": f"{begins:.2f}",
+        "to": f"{begins + longest:.2f}",
+        "committed": _with_unit(record["committed_audio_seconds"], "{:.2f} s"),
+        "start_sample": start,
+        "bar_count": _SPARK_BARS,
+        "rows": rows,
+    }
+
+
+def _terms(score: Mapping[str, object]) -> str:
+    """Whatever else the scorer said, in one line."""
+    terms = (f"{name} {_with_unit(value, '{:.3g}')}" for name, value in score.items() if name not in _SHOWN_APART)
+    return " · ".join(terms)
+
+
+def _rows(columns: Sequence[Mapping[str, object]]) -> list[dict[str, Any]]:
+    """Mappings with the same names, side by side."""
+    return [{"name": name, "values": [_plain(column[name]) for column in columns]} for name in columns[0]]
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return _with_unit(value, "{:.4g}")
+    return "–" if value is None else str(value)
+
+
+def _with_unit(value: object, form: str) -> str:
+    """A number in its form, with a true minus; a dash for what is absent or no number; text as it is."""
+    if isinstance(value, (int, float)):
+        return form.format(value).replace("-", "−") if math.isfinite(value) else "–"
+    return "–" if value is None else str(value)
+
+
+def _wav_base64(audio: NDArray[np.float32], sample_rate: int) -> str:
+    file = io.BytesIO()
+    with wave.open(file, "wb") as writer:
+        writer.setparams((1, 2, sample_rate, 0, "NONE", "not compressed"))
+        writer.writeframes(pcm16(audio))
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def _outline(audio: NDArray[np.floating], count: int) -> str:
+    """An SVG path of `count` upright bars in a box `count` wide and 2 high, centred on 1.
+
+    Each is as long as the loudest sample of its stretch, on a square-root scale, so that quiet speech can be seen.
+    """
+    edges = np.linspace(0, len(audio), count + 1).round().astype(int)
+    path = []
+    for place, (start, end) in enumerate(pairwise(edges)):
+        loudest = float(np.abs(audio[start:end]).max()) if end > start else 0.0
+        height = max(0.03, min(1.0, loudest) ** 0.5)
+        path.append(f"M{place + 0.5:g} {1 - height:.2f}V{1 + height:.2f}")
+    return "".join(path)
