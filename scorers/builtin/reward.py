@@ -21,8 +21,8 @@ from scorers.builtin.prefix import WORST, sounds_said
 from scorers.builtin.target import Lanes
 
 PACE = 4.0  # sounds of the text that a second of delay costs
-GRACE_SECONDS = 0.5  # of silence before the first sound, and of what the recogniser needs to make up its mind
-SLOWEST = 1.5  # a reading may take so many times as long as an ordinary one before it is late
+GRACE_SECONDS = 0.6  # of silence before the first sound, and of what the recogniser needs to make up its mind
+SLOWEST = 1.3  # a reading may take so many times as long as an ordinary one before it is late
 DONE = 0.3  # sounds: what having finished is worth
 
 
