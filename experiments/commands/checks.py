@@ -120,19 +120,19 @@ def checked_output(output: str | None, *, other_place: bool, as_json: bool) -> P
 
 def writable_wav(path: Path) -> Path:
     """The path, if a WAV file can be written there. An older file is left as it is."""
-    if path.is_dir():
-        raise InputError(f"-o: {str(path)!r} is a folder; name a file in it")
-    if path.suffix.lower() != ".wav":
-        raise InputError(f"-o: {str(path)!r} does not end in .wav, and WAV is what is written")
-    if not path.parent.is_dir():
-        raise InputError(f"-o: folder {str(path.parent)!r} does not exist")
-    existed = path.exists()
     try:
+        if path.is_dir():
+            raise InputError(f"-o: {str(path)!r} is a folder; name a file in it")
+        if path.suffix.lower() != ".wav":
+            raise InputError(f"-o: {str(path)!r} does not end in .wav, and WAV is what is written")
+        if not path.parent.is_dir():
+            raise InputError(f"-o: folder {str(path.parent)!r} does not exist")
+        existed = path.exists()
         path.open("ab").close()
+        if not existed:
+            path.unlink()
     except OSError as error:
         raise InputError(f"-o: {str(path)!r} cannot be written: {error.strerror}") from error
-    if not existed:
-        path.unlink()
     return path
 
 
