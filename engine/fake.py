@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 import torch
 from torch import Tensor
@@ -77,9 +76,7 @@ class FakeEngine:
     def __init__(self, voice: FakeVoice | None = None, codec: Codec | None = None) -> None:
         self.options = voice or FakeVoice()
         self.codec: Codec = codec or FakeCodec()
-        self.sample_rate: int = self.codec.sample_rate
-        self.frame_rate: Fraction = self.codec.frame_rate
-        self.hop: int = self.codec.hop
+        self.sample_rate, self.frame_rate, self.hop = self.codec.sample_rate, self.codec.frame_rate, self.codec.hop
         self.opened = self.closed = self.prefills = 0
 
     def budget(self, request: SpeechRequest) -> int:
@@ -98,10 +95,11 @@ class FakeEngineStream:
 
     def __init__(self, engine: FakeEngine, requests: Sequence[SpeechRequest], n: int, sampling: Sampling) -> None:
         self._engine, self._options, self._sampling = engine, engine.options, sampling
-        self._batch, self._n = len(requests), n
+        self._channels = self._options.width or self._options.books
         self._noise = RowNoise(sampling.seed, [request.id for request in requests], n)
         self._words = torch.tensor([len(request.text.split()) for request in requests]).repeat_interleave(n)
-        rows, read = self._batch * n, [row_key(0, request.text, 0) >> 1 for request in requests]
+        self._batch, self._n, rows = len(requests), n, len(requests) * n
+        read = [row_key(0, request.text, 0) >> 1 for request in requests]
         engine.prefills += len(read)
         self._opened: _State | None = _State(
             digest=torch.tensor(read).repeat_interleave(n),
@@ -117,15 +115,18 @@ class FakeEngineStream:
         state = self._state
         lengths = torch.zeros_like(state.pending)
         made: list[Tensor] = []
-        for _ in range(frames):
-            self._stop()
+        for draws in self._draws(frames).unbind(1):
+            self._stop(*draws[:, -2:].unbind(-1))
             if bool(state.finished.all()):
                 break
-            made.append(self._frame())
+            made.append(self._frame(draws[:, :-2]))
             lengths += ~state.finished
             state.frame += 1
         chunk = torch.stack(made, 1) if made else self._padding(len(lengths), 0)
-        self._remember(chunk, lengths)
+        place = state.pending[:, None] + torch.arange(len(made))
+        state.tail = torch.cat([state.tail, self._padding(*chunk.shape[:2])], 1)
+        state.tail[torch.arange(len(chunk))[:, None], place] = chunk
+        state.pending = state.pending + lengths
         return Chunk(chunk, lengths, state.finished.clone())
 
     def fork(self, parents: Tensor) -> None:
@@ -152,26 +153,21 @@ class FakeEngineStream:
             raise RuntimeError("this stream is closed: open another one")
         return self._opened
 
-    @property
-    def _channels(self) -> int:
-        return self._options.width or self._options.books
-
     def _padding(self, rows: int, frames: int) -> Tensor:
         """Frames that nobody may read: they match no code, and no latent equals them."""
         poison = torch.nan if self._options.width else -1
         return torch.full((rows, frames, self._channels), poison)
 
-    def _remember(self, chunk: Tensor, lengths: Tensor) -> None:
-        state = self._state
-        state.tail = torch.cat([state.tail, self._padding(*chunk.shape[:2])], 1)
-        place = state.pending[:, None] + torch.arange(chunk.shape[1])
-        state.tail[torch.arange(len(chunk))[:, None], place] = chunk
-        state.pending = state.pending + lengths
+    def _draws(self, frames: int) -> Tensor:
+        """Noise of the next frames [R, frames, channels + 2]; the last two channels are for `_stop`."""
+        uniform = self._noise.uniform(self._state.frame, frames, self._channels + 2)
+        if self._options.width:
+            uniform[..., :-2] = self._noise.normal(self._state.frame, frames, self._options.width)
+        return uniform
 
-    def _stop(self) -> None:
+    def _stop(self, stuck: Tensor, done: Tensor) -> None:
         """Decide, before a frame, which rows are done and which get stuck."""
         state, options = self._state, self._options
-        stuck, done = self._noise.uniform(state.frame, 1, self._channels + 2)[:, 0, -2:].unbind(-1)
         state.stuck = state.stuck | (stuck < options.stuck)
         if options.length is None:
             ends = (state.frame >= self._words * _FRAMES_PER_WORD) & (done < 0.5)
@@ -179,7 +175,7 @@ class FakeEngineStream:
             ends = torch.full_like(state.finished, state.frame >= options.length)
         state.finished = state.finished | (ends & ~state.stuck)
 
-    def _frame(self) -> Tensor:
+    def _frame(self, draws: Tensor) -> Tensor:
         """One frame [R, ...], from the digest of all before it and one draw a channel."""
         state, options = self._state, self._options
         if options.fails_at is not None and state.frame >= options.fails_at:
@@ -187,11 +183,9 @@ class FakeEngineStream:
         time.sleep(options.frame_seconds)
         pull = (state.digest >> 40 & 0xFFFF)[:, None]
         if options.width:
-            frame = self._noise.normal(state.frame, 1, options.width)[:, 0] + pull.float() * 2.0**-16
+            frame = draws + pull.float() * 2.0**-16
         else:
-            warmth = float(self._sampling.temperature > 0)
-            uniform = self._noise.uniform(state.frame, 1, options.books)[:, 0] * warmth
-            frame = (pull + (uniform * options.codes).long()) % options.codes
+            frame = (pull + (draws * float(self._sampling.temperature > 0) * options.codes).long()) % options.codes
         frame = frame.masked_fill(state.stuck[:, None], 0)
         for symbol in (frame.view(torch.int32) if options.width else frame).long().unbind(-1):
             state.digest = torch.where(state.finished, state.digest, mix(state.digest, symbol))
