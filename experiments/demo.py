@@ -12,7 +12,7 @@ from rich.console import Console
 
 from engine.registry import load_engine
 from experiments.commands.reading import Reading
-from experiments.commands.summary import results_table, summary
+from experiments.commands.summary import shown, summary
 from experiments.report.files import prepared_folder, write_report
 from scorers.registry import load_scorer
 from search import ChunkSearch, SearchConfig, SpeechRequest
@@ -36,10 +36,17 @@ def main(text: str = TEXT, folder: Path = FOLDER, voice: str = "builtin") -> int
     for take in takes:
         write_wav(folder / f"speech-n{take.result.config.n}.wav", take.result.audio, take.result.sample_rate)
     write_report(folder, [takes], summary(reading, None))
-    console.print(f'asked for: "{text}"\n', markup=False)
-    console.print(results_table(takes))
-    console.print("\ntranscripts are by the built-in listener")
-    console.print(f"hear and compare: {folder / 'index.html'}")
+    console.print(f"asked for:\n  {text}", markup=False)
+    for take in takes:
+        cost, score = take.result.performance, take.final_score
+        console.print(f"\n{take.label}, heard by the listener:\n  {score.get('transcript', '')}", markup=False)
+        console.print(
+            f"  audio {take.result.seconds:.2f} s, real-time factor {shown(cost['search_rtf'])}, "
+            f"first commit {shown(cost['first_commit_seconds'])} s, reward {shown(score.get('reward'), '{:.3f}')}",
+            style="dim",
+            markup=False,
+        )
+    console.print(f"\nhear and compare: {folder / 'index.html'}", markup=False)
     return 0
 
 

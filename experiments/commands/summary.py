@@ -37,17 +37,15 @@ def summary(reading: Reading, output: str | None) -> dict[str, Any]:
 
 def results_table(takes: Sequence[Take]) -> Table:
     """One row a take."""
-    labelled = any(take.label for take in takes)
     table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in (["take"] if labelled else []) + ["audio", "real-time factor", "first commit", "reward"]:
-        table.add_column(heading, justify="left" if heading == "take" else "right", no_wrap=True)
+    for heading in ("audio", "real-time factor", "first commit", "reward"):
+        table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("transcript", overflow="fold")
     for take in takes:
         cost, score = take.result.performance, take.final_score
         heard = str(score.get("transcript") or "")
         note = "" if take.result.status == "complete" else f"({take.result.status.replace('_', ' ')})"
         table.add_row(
-            *([take.label] if labelled else []),
             shown(take.result.seconds, "{:.2f} s"),
             shown(cost["search_rtf"]),
             shown(cost["first_commit_seconds"], "{:.2f} s"),
