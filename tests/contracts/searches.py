@@ -15,7 +15,7 @@ from torch import Tensor
 
 from search import ChunkSearch, Sampling, SpeechRequest
 from search import state as search_state
-from search.config import WHOLE_UTTERANCE
+from search.config import WHOLE_UTTERANCE, SearchConfig
 from search.protocols import Chunk
 from search.state import BranchCache
 from tests.contracts.subject import Subject, close_to, closing, frame_tolerance, holds
@@ -65,12 +65,12 @@ def segments_are_the_audio(subject: Subject) -> None:
 
 def one_candidate_is_plain_sampling(subject: Subject) -> None:
     """Law 4: with n=1 the frames are those that the engine draws in one go, whatever the chunks and the scorer."""
-    limit = int(subject.max_seconds * subject.engine.frame_rate)
 
     @holds(subject, which=st.integers(0, 2), chunk=st.integers(1, 12), first=st.sampled_from([None, 1, 5]))
     def _(which: int, chunk: int, first: int | None) -> None:
-        request = subject.requests[which]
-        with closing(subject.engine.open([request], 1, subject.sampling)) as stream:
+        request, engine = subject.requests[which], subject.engine
+        limit = SearchConfig(max_seconds=subject.max_seconds).frame_limit(engine.budget(request), engine.frame_rate)
+        with closing(engine.open([request], 1, subject.sampling)) as stream:
             plain = stream.advance(limit + 1)
         expected = plain.frames[0, : min(int(plain.lengths[0]), limit)]
         given_ = {name: getattr(subject.sampling, name) for name in [f.name for f in fields(Sampling)]}

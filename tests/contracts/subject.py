@@ -20,18 +20,18 @@ class Subject:
     """What the laws are tried on.
 
     Attributes:
-        requests: at least three, of different lengths and ids; all must speak for `work_chunks` chunks of two frames
-            (law 9 looks at `requests[0]` only).
-        max_seconds: cuts long searches.
+        requests: three, of different lengths and ids.
+        max_seconds: cuts long searches; None leaves them to the engine's budgets, which differ by request.
         pcm_tolerance, score_tolerance: largest difference that rounding may make; 0 is bitwise.
-        examples: of every property; `search` counts how many whole searches that can mean.
+        examples: of every property.
+        work_chunks: that `requests[0]` speaks, two frames each.
         shrink: whether a failure is made small (mutants need no small ones).
     """
 
     engine: Engine
     scorer: Scorer
     requests: Sequence[SpeechRequest]
-    max_seconds: float = 2.0
+    max_seconds: float | None = 2.0
     pcm_tolerance: float = 0.0
     score_tolerance: float = 0.0
     sampling: Sampling = field(default_factory=Sampling)

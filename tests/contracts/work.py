@@ -77,7 +77,7 @@ def work_does_not_grow(chunks: int, step: Callable[[], Any]) -> None:
             step()
         done.append(work.elements)
     early, late = max(done[1:3]), max(done[3:])
-    assert late <= 1.05 * early + 64, f"elements written a chunk: {done}"
+    assert late <= 1.02 * early + 16, f"elements written a chunk: {done}"
 
 
 def engine_work_does_not_grow(subject: Subject) -> None:
