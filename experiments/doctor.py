@@ -72,25 +72,35 @@ def _versions() -> Iterator[Finding]:
 
 
 def _packages() -> Iterator[Finding]:
+    """Every needed package by itself, and every extra as a whole."""
     try:
-        requirements = metadata.requires(DISTRIBUTION) or []
+        requirements = [needed(requirement) for requirement in metadata.requires(DISTRIBUTION) or []]
     except metadata.PackageNotFoundError:
         return
-    for requirement in requirements:
-        name, lowest, extra = needed(requirement)
-        subject = f"{name} ({extra})" if extra else name
-        wanted = f"{DISTRIBUTION}[{extra}]" if extra else f"{name}>={lowest}"
-        advice = f"{sys.executable} -m pip install '{wanted}'"
-        absent: State = "optional" if extra else "missing"
-        try:
-            version = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            yield Finding(subject, absent, "not installed", advice)
-            continue
-        if older(version, lowest):
-            yield Finding(subject, absent, f"{version}, older than {lowest}", advice)
-        else:
-            yield Finding(subject, "ok", version)
+    for name, lowest, extra in requirements:
+        if not extra:
+            found, usable = _installed(name, lowest)
+            yield Finding(name, "ok" if usable else "missing", found, "" if usable else "make setup")
+    for extra in dict.fromkeys(extra for _, _, extra in requirements if extra):
+        parts = [(name, *_installed(name, lowest)) for name, lowest, its in requirements if its == extra]
+        lacking = [f"{name} {found}" for name, found, usable in parts if not usable]
+        yield Finding(
+            subject=f"extra {extra!r}",
+            state="optional" if lacking else "ok",
+            found=", ".join(lacking or [f"{name} {found}" for name, found, _ in parts]),
+            advice=f".venv/bin/python -m pip install -e '.[{extra}]'" if lacking else "",
+        )
+
+
+def _installed(name: str, lowest: str) -> tuple[str, bool]:
+    """What is there of a package, in words, and whether it is new enough."""
+    try:
+        version = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed", False
+    if older(version, lowest):
+        return f"{version}, older than {lowest}", False
+    return version, True
 
 
 def _weights() -> Iterator[Finding]:

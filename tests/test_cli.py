@@ -303,8 +303,8 @@ def test_doctor_says_what_to_do_about_a_missing_package(
     assert findings["no-such-package"]["state"] == "missing"
     assert findings["torch"]["state"] == "missing"
     assert "older than 99.1" in findings["torch"]["found"]
-    assert findings["no-such-judge (evaluate)"]["state"] == "optional"
-    assert "chunksearch[evaluate]" in findings["no-such-judge (evaluate)"]["advice"]
+    assert findings["extra 'evaluate'"]["state"] == "optional"
+    assert ".[evaluate]" in findings["extra 'evaluate'"]["advice"]
 
 
 def _version(name: str) -> str:
