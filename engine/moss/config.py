@@ -16,6 +16,8 @@ from engine.moss.fields import ConfigError, Fields
 
 MODEL_TYPE = "moss_tts_local"
 TEXT_HEAD_MODES = ("binary", "full_vocab")
+BUILTIN_CODEC = "builtin"
+_USUAL_CODEC = "OpenMOSS-Team/MOSS-Audio-Tokenizer-v2"
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,10 @@ class SpecialIds:
 
 @dataclass(frozen=True)
 class MossConfig:
-    """Everything the network and the generation loop need to know about a checkpoint."""
+    """Everything the network and the generation loop need to know about a checkpoint.
+
+    `codec` names what turns the codes into sound: a hub id, or `BUILTIN_CODEC`.
+    """
 
     backbone: GlobalConfig
     local: LocalConfig
@@ -68,6 +73,7 @@ class MossConfig:
     audio_pad: int
     sample_rate: int
     text_head_mode: str = "binary"
+    codec: str = BUILTIN_CODEC
 
     def __post_init__(self) -> None:
         if not self.codebook_sizes or min(self.codebook_sizes) < 1:
@@ -140,6 +146,7 @@ class MossConfig:
             audio_pad=top.first_integer("audio_pad_token_id", "audio_pad_code"),
             sample_rate=top.integer("sampling_rate"),
             text_head_mode=top.text("local_text_head_mode"),
+            codec=top.text("audio_tokenizer_name_or_path", default=_USUAL_CODEC),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -188,6 +195,7 @@ class MossConfig:
             "audio_user_slot_token_id": self.ids.user_slot,
             "audio_assistant_slot_token_id": self.ids.assistant_slot,
             "sampling_rate": self.sample_rate,
+            "audio_tokenizer_name_or_path": self.codec,
             "local_transformer_layers": self.local.layers,
             "local_text_head_mode": self.text_head_mode,
             "tie_word_embeddings": True,

@@ -53,8 +53,8 @@ class Fields:
             raise ConfigError(f"{self.prefix}{name} is {value!r}: a number above 0 is needed")
         return float(value)
 
-    def text(self, name: str) -> str:
-        return str(self._get(name, str, "a text", None))
+    def text(self, name: str, default: str | None = None) -> str:
+        return str(self._get(name, str, "a text", default))
 
     def mapping(self, name: str, default: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         value: Mapping[str, Any] = self._get(name, Mapping, "an object", default)
