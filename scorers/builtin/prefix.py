@@ -10,7 +10,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from scorers.builtin.symbols import BLANK
 from scorers.builtin.target import Lanes
 
 WORST = 5.0
@@ -58,8 +57,3 @@ def advance(
 def sounds_said(lanes: Lanes) -> Tensor:
     """Sounds of the text that each state has behind it, int64 [W]: state s has said `(s + 1) // 2`."""
     return (torch.arange(lanes.emitted.shape[1], device=lanes.emitted.device) + 1) // 2
-
-
-def open_path(rows: int, device: torch.device) -> Tensor:
-    """The class that each row emitted last; the blank before the first step. int64 [R]."""
-    return torch.full((rows,), BLANK, device=device)

@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from scorers.builtin.features import SAMPLE_RATE, Ear, hann, listen, mel_filters, open_ear, steps_after
+from scorers.builtin.free import FreeReading, open_reading, read_on, sounds_of
 from scorers.builtin.network import LEAST_STEPS, Recogniser
-from scorers.builtin.prefix import advance, open_lattice, open_path
+from scorers.builtin.prefix import advance, open_lattice
 from scorers.builtin.reading import Reading, align
 from scorers.builtin.reward import judge
-from scorers.builtin.symbols import BLANK
 from scorers.builtin.target import Lanes, Target, lanes_of, target_of
 from scorers.builtin.weights import WEIGHTS, load
 from search.protocols import Scores
@@ -39,16 +38,13 @@ class ListenerState:
     Attributes:
         memory: of the network, one float32 [R, steps, width] a block.
         forward: float32 [R, W], the lattice.
-        last: int64 [R], class of the newest step.
-        heard: int64 [R, L], the free reading, blanks behind it.
         broken: bool [R], the audio held something that is no number.
     """
 
     ear: Ear
     memory: list[Tensor]
     forward: Tensor
-    last: Tensor
-    heard: Tensor
+    reading: FreeReading
     broken: Tensor
     lanes: Lanes = shared()  # noqa: RUF009 - a marker, no value
 
@@ -98,8 +94,7 @@ class ListenerStream:
             ear=open_ear(rows, device),
             memory=listener.network.memory(rows, device),
             forward=open_lattice(lanes),
-            last=open_path(rows, device),
-            heard=torch.zeros(rows, 0, dtype=torch.int64, device=device),
+            reading=open_reading(rows, device),
             broken=torch.zeros(rows, dtype=torch.bool, device=device),
             lanes=lanes,
         )
@@ -122,12 +117,8 @@ class ListenerStream:
         log_probabilities, state.memory = network.read(batch.features, state.memory, batch.real)
         judged = torch.where(finished, batch.imagined, batch.real)
         state.forward, ahead = advance(state.forward, state.lanes, log_probabilities, batch.real, judged)
-        path = log_probabilities.argmax(-1)
-        heard = _appended(state.heard, state.last, path, judged)
-        state.heard, state.last = (
-            _appended(state.heard, state.last, path, batch.real),
-            _newest(state.last, path, batch.real),
-        )
+        heard = read_on(state.reading, log_probabilities, judged).heard
+        state.reading = read_on(state.reading, log_probabilities, batch.real)
         return self._scores(ahead, heard, finished)
 
     def fork(self, parents: Tensor) -> None:
@@ -154,8 +145,8 @@ class ListenerStream:
         mute = state.lanes.sounds == 0
         reward = terms.reward.masked_fill(unheard | mute | state.broken, torch.nan)
         readings = [
-            align([sound for sound in row if sound != BLANK], self._targets[place // self._n], over)
-            for place, (row, over) in enumerate(zip(heard.tolist(), finished.tolist(), strict=True))
+            align(row, self._targets[place // self._n], over)
+            for place, (row, over) in enumerate(zip(sounds_of(heard), finished.tolist(), strict=True))
         ]
         why = {
             place: reason
@@ -177,22 +168,3 @@ class ListenerStream:
 def _note(reading: Reading, why: str | None) -> dict[str, Any]:
     note: dict[str, Any] = {"transcript": reading.transcript, "word_errors": reading.errors}
     return note | ({"not_judged": why} if why else {})
-
-
-def _appended(heard: Tensor, last: Tensor, path: Tensor, steps: Tensor) -> Tensor:
-    """The free reading [R, L] with the sounds that each row's first `steps` classes of `path` [R, T] add to it."""
-    before = torch.cat([last[:, None], path[:, :-1]], 1)
-    within = torch.arange(path.shape[1], device=path.device) < steps[:, None]
-    fresh = within & (path != BLANK) & (path != before)
-    known = (heard != BLANK).sum(1)
-    places = known[:, None] + fresh.cumsum(1) - 1
-    longest = int((known + fresh.sum(1)).max())
-    grown = F.pad(heard, (0, max(0, longest - heard.shape[1]) + 1))  # one more, where what is not fresh goes
-    spare = grown.shape[1] - 1
-    grown.scatter_(1, torch.where(fresh, places, spare), path)
-    return grown[:, :longest]
-
-
-def _newest(last: Tensor, path: Tensor, steps: Tensor) -> Tensor:
-    newest = path.gather(1, (steps - 1).clamp(min=0)[:, None])[:, 0]
-    return torch.where(steps > 0, newest, last)
