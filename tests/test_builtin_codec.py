@@ -140,6 +140,13 @@ def test_wrong_shapes_are_refused_before_anything_is_decoded(codec: BuiltinCodec
     assert torch.equal(stream.decode(chunk(codes)), codec.open(1, 2).decode(chunk(codes)))
 
 
+def test_memory_of_an_unknown_kind_makes_a_fork_fail(codec: BuiltinCodec) -> None:
+    stream = codec.open(1, 2)
+    stream._open_state().network.hops.append("what the row said")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="cannot be forked"):
+        stream.fork(torch.tensor([[1, 0]]))
+
+
 def test_a_closed_stream_says_so(codec: BuiltinCodec) -> None:
     stream = codec.open(1, 1)
     stream.close()

@@ -102,7 +102,7 @@ class BuiltinCodecStream:
         """Attention on [R, H, T, d] from the cache's attention on [B, N, H, T, d]."""
 
         def by_row(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-            split = (part.unflatten(0, self._shape) for part in (query, key, value))
+            split = (part.view(*self._shape, *part.shape[1:]) for part in (query, key, value))
             return attend(layer, *split).flatten(0, 1)
 
         return by_row

@@ -147,7 +147,8 @@ class PitchHead(nn.Module):
 
     def forward(self, phones: Tensor, pitch: Tensor, histories: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """[R, 8 T, 2] from phones [R, T, 8] (own, then announced) and pitch [R, T, 4]; and the histories after."""
-        x = apply_rows(self.spread, pitch).unflatten(-1, (HOPS_PER_FRAME, -1)).flatten(1, 2)
+        rows, length, _ = pitch.shape
+        x = apply_rows(self.spread, pitch).view(rows, length * HOPS_PER_FRAME, -1)
         x = F.gelu(x + spoken(self.phones, phones))
         after = []
         for convolution, history in zip((self.first, self.second), histories, strict=True):

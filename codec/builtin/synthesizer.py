@@ -115,4 +115,5 @@ class Synthesizer:
         gain = torch.exp((harmonic @ self._harmonic).clamp(max=CEILING))
         level = torch.exp((noise @ self._noise).clamp(max=CEILING)) * self._noise_scale
         turns = self._random.uniform(first_hop, spectrum.shape[1], spectrum.shape[2])  # [1, T, bins]
-        return spectrum * gain + torch.polar(level, (turns * (2.0 * math.pi)).expand_as(level))
+        noise_phase = torch.polar(torch.ones_like(turns), turns * (2.0 * math.pi))
+        return spectrum * gain + noise_phase * level

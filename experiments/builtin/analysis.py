@@ -7,6 +7,7 @@ estimate pitch: the curve is the teacher's.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import librosa
 import numpy as np
@@ -65,7 +66,7 @@ def _spectrum(signal: Array, centres: NDArray[np.int64]) -> NDArray[np.complex64
     return np.asarray(scipy.fft.rfft(windowed, axis=1))
 
 
-def _range_sums(values: NDArray[np.generic], first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.generic]:
+def _range_sums(values: NDArray[Any], first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[Any]:
     """Sums over bins `first..last` (inclusive) of each row: `[T, K]` from `[T, bins]`."""
     total = np.concatenate([np.zeros_like(values[:, :1]), np.cumsum(values, axis=1)], axis=1)
     return np.asarray(np.take_along_axis(total, last + 1, 1) - np.take_along_axis(total, first, 1))

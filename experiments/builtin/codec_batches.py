@@ -55,15 +55,16 @@ def random_frames(speech: Speech) -> Tensor:
 
 def losses(out: Tensor, batch: Batch) -> dict[str, Tensor]:
     """L1 errors of log amplitudes and log pitch, squared error of voicing."""
-    harmonic, noise, pitch, voicing = out.split([HARMONIC_BANDS, NOISE_BANDS, 1, 1], -1)
+    harmonic, noise = out[..., :HARMONIC_BANDS], out[..., HARMONIC_BANDS : HARMONIC_BANDS + NOISE_BANDS]
+    pitch, voicing = out[..., -2], out[..., -1]
     voiced, count = batch.voiced, batch.voiced.sum() + 1.0
     nearby = batch.harmonic[..., torch.linspace(0, HARMONIC_BANDS - 1, NOISE_BANDS).long()]
     masked = torch.where((nearby > batch.noise + 2.0) & (voiced[..., None] > 0), 0.35, 1.0)
     return {
         "harmonic": ((harmonic - batch.harmonic).abs().mean(-1) * voiced).sum() / count,
         "noise": ((noise - batch.noise).abs() * masked).mean(),
-        "pitch": ((pitch[..., 0] - batch.log_pitch).abs() * voiced).sum() / count,
-        "voicing": ((voicing[..., 0] - voiced) ** 2).mean(),
+        "pitch": ((pitch - batch.log_pitch).abs() * voiced).sum() / count,
+        "voicing": ((voicing - voiced) ** 2).mean(),
     }
 
 

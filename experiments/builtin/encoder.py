@@ -32,8 +32,8 @@ class Encoder(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """float32 [B, 8 T, 82] to [B, T, latent], each latent normalised to zero mean and unit variance."""
-        x = ((features - self.mean) / self.deviation).unflatten(1, (-1, HOPS_PER_FRAME)).flatten(2)
-        x = self.entry(x)
+        x = (features - self.mean) / self.deviation
+        x = self.entry(x.reshape(len(x), -1, HOPS_PER_FRAME * FEATURES))
         for norm, convolution in zip(self.norms, self.convolutions, strict=True):
             x = x + convolution(F.gelu(norm(x)).transpose(1, 2)).transpose(1, 2)
         out = self.exit(x).float()

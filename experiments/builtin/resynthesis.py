@@ -24,9 +24,10 @@ from safetensors.torch import load_file
 from speechmos import dnsmos
 from torch import Tensor
 
-from codec.builtin import BuiltinCodec, DecoderConfig
+from codec.builtin import BuiltinCodec
 from codec.builtin.network import SEMANTIC, Decoder
 from codec.builtin.spectrum import SAMPLE_RATE
+from experiments.builtin.export_codec import trained
 
 LOG = logging.getLogger(__name__)
 Waveform = NDArray[np.float32]
@@ -96,10 +97,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
+    logging.getLogger("faster_whisper").setLevel(logging.WARNING)
     torch.set_num_threads(arguments.threads)
-    decoder = Decoder(DecoderConfig())
-    decoder.load_state_dict(load_file(str(arguments.work / "codec.safetensors")))
-    codec = BuiltinCodec(decoder)
+    codec = trained(arguments.work)
     lines = (arguments.work / f"{arguments.set}.jsonl").read_text(encoding="utf-8").splitlines()[: arguments.count]
     texts = [json.loads(line)["text"] for line in lines]
     codes = utterances(arguments.work / f"{arguments.set}_tokens.safetensors")[: arguments.count]

@@ -11,6 +11,7 @@ import multiprocessing
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +43,7 @@ def _offsets(lengths: Sequence[int]) -> NDArray[np.int64]:
 
 def store(readings: Sequence[Reading], path: Path) -> None:
     """Write one shard: `path` (safetensors, flat with offsets) and the texts beside it (.jsonl)."""
-    tensors = {
+    tensors: dict[str, NDArray[Any]] = {
         "harmonic": np.concatenate([r.envelopes.harmonic for r in readings]).astype(np.float16),
         "noise": np.concatenate([r.envelopes.noise for r in readings]).astype(np.float16),
         "mel": np.concatenate([r.envelopes.mel for r in readings]).astype(np.float16),
