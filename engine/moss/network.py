@@ -2,6 +2,9 @@
 
 Parameter names are the checkpoint's own. Attention is an argument, so the same modules serve training, prefill and
 forked decoding. The network does not know about caches, candidates, guidance or sampling.
+
+On a CPU in float32 with frozen weights a row's result does not depend on the other rows, bit by bit, provided that
+`feed_forward` of both decoders is a multiple of 32 (elementwise kernels round the remainder of the batch otherwise).
 """
 
 from __future__ import annotations
@@ -154,8 +157,9 @@ class GlobalDecoder(nn.Module):
 
     def forward(self, x: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """Embedded rows x `[*, T, H]` and int64 positions `[*, T]` -> hidden `[*, T, H]` after the final norm."""
-        angles = rotary_angles(positions, self.head_dim, self.rope_theta).unsqueeze(-3)
-        cos, sin = angles.cos(), angles.sin()
+        # float64, for vector and scalar kernels to agree once rounded: which one takes an element depends on the batch.
+        angles = rotary_angles(positions, self.head_dim, self.rope_theta).unsqueeze(-3).double()
+        cos, sin = angles.cos().float(), angles.sin().float()
         for index, block in enumerate(self.layers):
             x = block(x, cos, sin, index, attend)
         return cast(Tensor, self.norm(x))

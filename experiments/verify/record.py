@@ -144,7 +144,13 @@ def distribution(logits: Tensor, *, temperature: float, top_k: float, top_p: flo
 
 
 def stacked_logits(frames: list[list[Tensor]]) -> Tensor:
-    """Per frame and codebook `[R, V_k]` -> `[R, T, q, V]`, minus infinity beyond a smaller codebook."""
+    """Per frame and codebook `[R, V_k]` -> `[R, T, q, V]`, minus infinity beyond a smaller codebook.
+
+    A frame that was not spoken, because all rows stopped before it, is left out.
+    """
+    frames = [books for books in frames if books]
+    if not frames:
+        return torch.empty(0)
     widest = max(logits.shape[-1] for books in frames for logits in books)
     padded = [[nn.functional.pad(x, (0, widest - x.shape[-1]), value=-torch.inf) for x in books] for books in frames]
     return torch.stack([torch.stack(books, 1) for books in padded], 1)

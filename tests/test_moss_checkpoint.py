@@ -1,0 +1,163 @@
+"""Checkpoint folders: every accepted form gives the same network, every damaged one an error that says what to do."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from engine.moss.checkpoint import CheckpointError, load_network, save_network, tied_names
+from engine.moss.fields import ConfigError
+from tests.tiny import tiny_moss, tiny_moss_config
+
+Weights = dict[str, Tensor]
+EMBEDDING, HEAD = "audio_embeddings.1.weight", "audio_lm_heads.1.weight"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tiny_moss(tmp_path / "checkpoint")
+
+
+def rewrite(folder: Path, change: Callable[[Weights], object]) -> None:
+    weights = load_file(folder / "model.safetensors")
+    change(weights)
+    save_file(weights, folder / "model.safetensors")
+
+
+def heads_only(weights: Weights) -> None:
+    for head, embedding in tied_names(tiny_moss_config()):
+        weights[head] = weights.pop(embedding)
+
+
+def both_copies(weights: Weights) -> None:
+    for head, embedding in tied_names(tiny_moss_config()):
+        weights[head] = weights[embedding].clone()
+
+
+def same(left: Weights, right: Weights) -> bool:
+    return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
+
+
+def test_a_written_network_reads_back_bitwise(folder: Path, tmp_path: Path) -> None:
+    network = load_network(folder)
+    save_network(network, tmp_path / "again")
+    assert same(load_network(tmp_path / "again").state_dict(), network.state_dict())
+    assert not any(parameter.requires_grad for parameter in network.parameters())
+    assert network.audio_lm_heads[1].weight is network.audio_embeddings[1].weight
+
+
+@pytest.mark.parametrize("form", [heads_only, both_copies])
+def test_tied_weights_may_be_stored_in_any_form(folder: Path, form: Callable[[Weights], object]) -> None:
+    network = load_network(folder)
+    rewrite(folder, form)
+    assert same(load_network(folder).state_dict(), network.state_dict())
+
+
+def test_shards_are_found_through_their_index(folder: Path) -> None:
+    network = load_network(folder)
+    weights = load_file(folder / "model.safetensors")
+    names = sorted(weights)
+    shards = {"a.safetensors": names[::2], "b.safetensors": names[1::2]}
+    for shard, part in shards.items():
+        save_file({name: weights[name] for name in part}, folder / shard)
+    (folder / "model.safetensors").unlink()
+    index = {"weight_map": {name: shard for shard, part in shards.items() for name in part}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert same(load_network(folder).state_dict(), network.state_dict())
+    (folder / "b.safetensors").unlink()
+    with pytest.raises(CheckpointError, match=r"b\.safetensors does not exist"):
+        load_network(folder)
+
+
+@pytest.mark.parametrize("stored", [torch.float16, torch.bfloat16])
+def test_half_precision_files_load_into_the_dtype_asked_for(folder: Path, tmp_path: Path, stored: torch.dtype) -> None:
+    network = load_network(folder)
+    save_network(network, tmp_path / "half", dtype=stored)
+    for wanted in (torch.float32, torch.bfloat16):
+        weight = load_network(tmp_path / "half", wanted).transformer.norm.weight
+        assert weight.dtype == wanted
+    loaded = load_network(tmp_path / "half").state_dict()
+    assert all(torch.equal(loaded[name], weight.to(stored).float()) for name, weight in network.state_dict().items())
+
+
+def missing(weights: Weights) -> None:
+    del weights["transformer.layers.1.mlp.up_proj.weight"]
+
+
+def missing_pair(weights: Weights) -> None:
+    del weights[EMBEDDING]
+
+
+def wrong_shape(weights: Weights) -> None:
+    weights["transformer.layers.0.self_attn.k_proj.weight"] = torch.zeros(32, 32)
+
+
+def smaller_book(weights: Weights) -> None:
+    weights[EMBEDDING] = weights[EMBEDDING][:-1].contiguous()
+
+
+def more_books(weights: Weights) -> None:
+    weights["audio_embeddings.3.weight"] = torch.zeros(16, 32)
+
+
+def untied(weights: Weights) -> None:
+    weights[HEAD] = weights[EMBEDDING] + 1.0
+
+
+def integers(weights: Weights) -> None:
+    weights["transformer.norm.weight"] = torch.ones(32, dtype=torch.int64)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (missing, r"transformer\.layers\.1\.mlp\.up_proj\.weight of shape \[64, 32\] is missing.*download"),
+        (missing_pair, r"audio_embeddings\.1\.weight of shape \[24, 32\] is missing"),
+        (wrong_shape, r"model\.safetensors: .*k_proj\.weight has shape \[32, 32\], config\.json asks for \[16, 32\]"),
+        (smaller_book, r"audio_embeddings\.1\.weight has shape \[23, 32\], config\.json asks for \[24, 32\]"),
+        (more_books, r"audio_embeddings\.3\.weight has no place .* different checkpoints"),
+        (untied, r"audio_lm_heads\.1\.weight and audio_embeddings\.1\.weight differ"),
+        (integers, r"transformer\.norm\.weight is stored as I64; allowed are F16, BF16, F32"),
+    ],
+)
+def test_a_mismatch_names_the_tensor_and_the_cure(
+    folder: Path, damage: Callable[[Weights], object], message: str
+) -> None:
+    rewrite(folder, damage)
+    with pytest.raises(CheckpointError, match=message):
+        load_network(folder)
+
+
+@pytest.mark.parametrize("keep", [0, 5, 2000, -1])
+def test_a_truncated_file_is_named(folder: Path, keep: int) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(CheckpointError, match=r"model\.safetensors is truncated .*: download"):
+        load_network(folder)
+
+
+def test_missing_files_are_named(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(CheckpointError, match=r"model\.safetensors does not exist"):
+        load_network(folder)
+    (folder / "config.json").unlink()
+    with pytest.raises(ConfigError, match=r"config\.json does not exist"):
+        load_network(folder)
+
+
+def test_a_config_with_another_number_of_books_does_not_fit(folder: Path) -> None:
+    raw = json.loads((folder / "config.json").read_text())
+    raw |= {"n_vq": 2, "audio_codebook_sizes": [24, 24]}
+    (folder / "config.json").write_text(json.dumps(raw))
+    with pytest.raises(CheckpointError, match=r"audio_embeddings\.2\.weight has no place"):
+        load_network(folder)
+
+
+def test_an_index_without_a_map_is_named(folder: Path) -> None:
+    (folder / "model.safetensors.index.json").write_text("{}")
+    with pytest.raises(CheckpointError, match=r"index\.json has no readable weight_map"):
+        load_network(folder)
