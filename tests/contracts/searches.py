@@ -115,7 +115,7 @@ def searches_are_strangers(subject: Subject) -> None:
         together = subject.generate([subject.requests[k] for k in chosen], **settings)
         for which, mine in zip(chosen, together, strict=True):
             alone = subject.generate([subject.requests[which]], **settings)[0]
-            assert alone.status == mine.status
+            assert alone.status == mine.status, f"alone {alone.status}, in a batch {mine.status}"
             close_to(alone.frames, mine.frames, 0.0, "batch mates changed the frames")
             close_to(*(torch.from_numpy(r.audio) for r in (alone, mine)), subject.pcm_tolerance, "audio in a batch")
             assert [s["retained_rows"] for s in alone.steps] == [s["retained_rows"] for s in mine.steps]

@@ -25,7 +25,7 @@ class Subject:
         pcm_tolerance, score_tolerance: largest difference that rounding may make; 0 is bitwise.
         examples: of every property.
         work_chunks: that `requests[0]` speaks, two frames each.
-        shrink: whether a failure is made small (mutants need no small ones).
+        shrink: whether a failure is made small. Mutants need none, and must be caught in every run: no chance there.
     """
 
     engine: Engine
@@ -56,11 +56,14 @@ class Subject:
 def holds(subject: Subject | int, **strategies: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], None]:
     """Run the decorated check at once, on drawn examples."""
     examples = subject if isinstance(subject, int) else subject.examples
-    phases = [Phase.generate] if isinstance(subject, Subject) and not subject.shrink else list(Phase)
+    mutant = isinstance(subject, Subject) and not subject.shrink
+    phases = [Phase.generate] if mutant else list(Phase)
+    derandomize = mutant or settings.default.derandomize
     run = settings(
         max_examples=examples,
         deadline=None,
         database=None,
+        derandomize=derandomize,
         report_multiple_bugs=False,
         phases=phases,
         suppress_health_check=list(HealthCheck),
@@ -69,10 +72,10 @@ def holds(subject: Subject | int, **strategies: st.SearchStrategy[Any]) -> Calla
 
 
 class closing:  # noqa: N801
-    """`contextlib.closing`, without gradients: streams are inference only."""
+    """`contextlib.closing`, in inference mode, as the loop uses streams."""
 
     def __init__(self, stream: Any) -> None:
-        self._stream, self._quiet = stream, torch.no_grad()
+        self._stream, self._quiet = stream, torch.inference_mode()
 
     def __enter__(self) -> Any:
         self._quiet.__enter__()
