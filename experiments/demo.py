@@ -42,7 +42,7 @@ def main(text: str = TEXT, folder: Path = FOLDER, voice: str = "builtin") -> int
         console.print(f"\n{take.label}, heard by the listener:\n  {score.get('transcript', '')}", markup=False)
         console.print(
             f"  audio {take.result.seconds:.2f} s, real-time factor {shown(cost['search_rtf'])}, "
-            f"first commit {shown(cost['first_commit_seconds'])} s, reward {shown(score.get('reward'), '{:.3f}')}",
+            f"first commit {shown(cost['first_commit_seconds'])} s, reward {shown(score.get('reward'), '{:.3g}')}",
             style="dim",
             markup=False,
         )

@@ -49,7 +49,7 @@ def results_table(takes: Sequence[Take]) -> Table:
             shown(take.result.seconds, "{:.2f} s"),
             shown(cost["search_rtf"]),
             shown(cost["first_commit_seconds"], "{:.2f} s"),
-            shown(score.get("reward"), "{:.3f}"),
+            shown(score.get("reward"), "{:.3g}"),
             " ".join(filter(None, (heard, note))).replace("[", r"\["),
         )
     return table
@@ -61,7 +61,7 @@ def step_line(record: StepRecord) -> str:
     heard = str(best.get("transcript") or "").replace("[", r"\[")
     return (
         f"step {record['step']}, {record['committed_until_seconds']:.2f} s spoken, "
-        f"best reward {shown(best['reward'], '{:.3f}')}  {heard}"
+        f"best reward {shown(best['reward'], '{:.3g}')}  {heard}"
     )
 
 

@@ -77,7 +77,7 @@ def _take(key: str, take: Take, sounds: dict[str, str]) -> dict[str, Any]:
         "transcript": score.get("transcript"),
         "measures": {
             "audio": _with_unit(result.seconds, "{:.2f} s"),
-            "reward": _with_unit(score.get("reward"), "{:.3f}"),
+            "reward": _with_unit(score.get("reward"), "{:.3g}"),
             "word errors": _with_unit(score.get("prefix_wer"), "{:.0%}"),
             "real-time factor": _with_unit(result.performance["search_rtf"], "{:.2f}"),
             "first audio after": _with_unit(result.performance["first_commit_seconds"], "{:.2f} s"),
@@ -102,7 +102,6 @@ def _step(key: str, step: HeardStep, take: Take, sounds: dict[str, str]) -> dict
     scores = record["scores"]
     order = rank([score["reward"] for score in scores], [score["prefix_wer"] for score in scores])
     usable = [score["reward"] for score in scores if math.isfinite(score["reward"])]
-    lowest, highest = min(usable, default=0.0), max(usable, default=0.0)
     start = step.start_frame * (len(result.audio) // max(1, len(result.frames)))
     rows = []
     for row in order:
@@ -115,8 +114,8 @@ def _step(key: str, step: HeardStep, take: Take, sounds: dict[str, str]) -> dict
                 "parent": step.parents[row] if step.parents else None,
                 "place": record["retained_rows"].index(row) if row in record["retained_rows"] else None,
                 "ended": record["finished"][row],
-                "reward": _with_unit(reward, "{:.3f}"),
-                "share": 100 * (reward - lowest) / ((highest - lowest) or 1.0) if math.isfinite(reward) else 0.0,
+                "reward": _with_unit(reward, "{:.3g}"),
+                "share": 100.0 * _share(reward, usable),
                 "prefix_wer": _with_unit(scores[row]["prefix_wer"], "{:.0%}"),
                 "transcript": scores[row].get("transcript"),
                 "terms": _terms(scores[row]),
@@ -136,6 +135,14 @@ def _step(key: str, step: HeardStep, take: Take, sounds: dict[str, str]) -> dict
         "bar_count": _SPARK_BARS,
         "rows": rows,
     }
+
+
+def _share(reward: float, usable: Sequence[float]) -> float:
+    """Where a reward lies between the lowest (0) and the highest (1) of its step."""
+    if not math.isfinite(reward):
+        return 0.0
+    lowest, highest = min(usable), max(usable)
+    return (reward - lowest) / (highest - lowest) if highest > lowest else 1.0
 
 
 def _terms(score: Mapping[str, object]) -> str:
@@ -158,9 +165,9 @@ def _plain(value: object) -> str:
 
 
 def _with_unit(value: object, form: str) -> str:
-    """A number in its form, with a true minus; a dash for what is absent or no number; text as it is."""
+    """A number in its form, with a true minus and no negative zero; a dash for what is absent or no number; else text."""
     if isinstance(value, (int, float)):
-        return form.format(value).replace("-", "−") if math.isfinite(value) else "–"
+        return form.format(value + 0.0).replace("-", "−") if math.isfinite(value) else "–"
     return "–" if value is None else str(value)
 
 
