@@ -28,6 +28,8 @@ ROWS = 24
 PEAK_RATE, WARM_STEPS = 2.5e-3, 60
 FRAME_WEIGHT = 0.3
 BARRED = -1e4
+SHARES = {"teacher": 0.3, "clean": 0.2, "damaged": 0.3, "own": 0.2}
+"""Of the clips, by where they come from; a source that is not there leaves its share to the others."""
 
 
 def losses(network: Recogniser, frame_head: nn.Linear, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -76,6 +78,22 @@ def normalisation(clips: Sequence[Clips]) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(sample.mean(0)), torch.from_numpy(sample.std(0))
 
 
+def spoken_clips(folder: Path, kind: str) -> list[Clips]:
+    """The files of one kind that `listener_speech` wrote."""
+    return [Clips.load(path) for path in sorted(folder.glob(f"{kind}-*.safetensors"))]
+
+
+def mixture(sources: dict[str, list[Clips]]) -> tuple[list[Clips], list[float]]:
+    """All clips, and how often each file is drawn: by its kind's share, and within a kind by its utterances."""
+    clips: list[Clips] = []
+    weights: list[float] = []
+    for kind, files in sources.items():
+        total = sum(len(file) for file in files)
+        clips += files
+        weights += [SHARES[kind] * len(file) / total for file in files]
+    return clips, [weight / sum(weights) for weight in weights]
+
+
 def train(
     network: Recogniser, sources: Sequence[Clips], shares: Sequence[float], minutes: float, rate: float, seed: int
 ) -> int:
@@ -120,18 +138,13 @@ def main() -> None:
     torch.manual_seed(arguments.seed)
     paths = sorted((arguments.work / "speech").glob("shard-*.safetensors"))[: arguments.shards]
     teacher = [teacher_clips(path) for path in paths]
-    spoken = [Clips.load(path) for path in sorted((arguments.work / "listener").glob("*.safetensors"))]
+    sources = {kind: spoken_clips(arguments.work / "listener", kind) for kind in SHARES} | {"teacher": teacher}
     network = load(arguments.start) if arguments.start else Recogniser(ListenerConfig())
     if not arguments.start:
         network.mean, network.deviation = normalisation(teacher)
         network.seconds = torch.from_numpy(symbol_seconds(paths))
     LOG.info("%d parameters", sum(value.numel() for value in network.parameters()))
-    weights = np.asarray([len(clips) / len(teacher) / 400 for clips in teacher])
-    shares = weights / weights.sum()
-    if spoken:
-        codec = np.asarray([len(clips) for clips in spoken])
-        shares = np.concatenate([0.35 * shares, 0.65 * codec / codec.sum()])
-    steps = train(network.train(), [*teacher, *spoken], list(shares), arguments.minutes, arguments.rate, arguments.seed)
+    steps = train(network.train(), *mixture(sources), arguments.minutes, arguments.rate, arguments.seed)
     network.eval()
     rates = {"teacher": error_rate(network, teacher_clips(arguments.work / "speech" / "devset.safetensors"))}
     for path in sorted((arguments.work / "listener" / "dev").glob("*.safetensors")):
