@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from search.branches import Branches
 from search.config import SearchConfig
-from search.protocols import Engine, Scorer, Scores
+from search.protocols import Engine, Scorer
 from search.record import Candidates, Commit, SearchResult, StepRecord
 from search.request import SpeechRequest
 from search.stream import SearchStream
-from search.timing import Stopwatch
-from search.track import Track, cut, hear_all
+from search.track import Track, hear_all
 
 OnCommit = Callable[[NDArray[np.float32], StepRecord], object]
 OnStep = Callable[[Candidates], object]
@@ -114,45 +113,26 @@ class ChunkSearch:
 
     @torch.inference_mode()
     def _run(self, tracks: list[Track], config: SearchConfig, on_step: OnStep | None) -> Iterator[Commit]:
-        engine, scorer, n = self.engine, self.scorer, config.n
-        requests = [track.request for track in tracks]
+        engine, n = self.engine, config.n
         begin = time.perf_counter()
-        with ExitStack() as stack:
-            frames = engine.open(requests, n, config.sampling)
-            stack.callback(frames.close)
-            codec = engine.codec.open(len(tracks), n)
-            stack.callback(codec.close)
-            judge = scorer.open(requests, n, engine.sample_rate, engine.hop) if scorer else None
-            if judge is not None:
-                stack.callback(judge.close)
+        with Branches(engine, self.scorer, [track.request for track in tracks], config) as branches:
             while live := [track for track in tracks if not track.ended]:
                 wanted = (not live[0].steps and config.first_chunk_frames) or config.chunk_frames
-                with Stopwatch(engine.device) as making:
-                    chunk = frames.advance(min(wanted, max(track.room for track in live)))
-                    pcm = codec.decode(chunk)
+                chunk, pcm = branches.advance(min(wanted, max(track.room for track in live)))
                 fresh = hear_all(tracks, chunk, pcm, engine.name)
-                with Stopwatch(scorer.device if scorer else engine.device) as scoring:
-                    over = torch.tensor([done or track.at_limit for track in tracks for done in track.finished])
-                    heard = fresh * engine.hop
-                    scores = judge.score(cut(pcm, heard), heard, over) if judge else _unscored(len(tracks) * n)
-                timing = {
-                    "generation_wall_seconds": making.wall,
-                    "tts_codec_device_seconds": making.device,
-                    "total_seconds": scoring.wall,
-                }
-                parents, settled = torch.arange(n).repeat(len(tracks), 1), torch.zeros(len(tracks), dtype=torch.int64)
+                over = torch.tensor([done or track.at_limit for track in tracks for done in track.finished])
+                scores = branches.score(pcm, fresh * engine.hop, over)
+                # A request that has ended is unheard; one row's frames pass through, so that no tail grows.
+                parents = torch.zeros(len(tracks), n, dtype=torch.int64)
+                generated, judged = chunk.lengths[::n].cpu().clone(), torch.zeros(len(tracks), dtype=torch.int64)
                 for track in live:
-                    rows = slice(track.index * n, track.index * n + n)
-                    decision = track.decide(scores, rows)
-                    record = track.record(decision, scores, rows, timing)
+                    decision = track.decide(scores)
+                    record = track.record(decision, scores, branches.timing)
                     if on_step is not None:
-                        on_step(
-                            Candidates(
-                                track.index, record, track.committed, track.frames, list(track.lengths), track.pcm
-                            )
-                        )
+                        on_step(track.candidates(record))
                     start, segment = track.committed, track.settle(decision)
-                    parents[track.index], settled[track.index] = torch.tensor(decision.parents), decision.frames
+                    parents[track.index] = torch.tensor(decision.parents)
+                    generated[track.index] = judged[track.index] = decision.frames
                     track.wall_seconds = time.perf_counter() - begin
                     if decision.frames:
                         track.first_commit_seconds = track.first_commit_seconds or track.wall_seconds
@@ -160,17 +140,5 @@ class ChunkSearch:
                             segment, start, decision.frames, record["step"], decision.kept[0],
                             track.wall_seconds, track.request, track.index, record,
                         )  # fmt: skip
-                if all(track.ended for track in tracks):
-                    break
-                generated = settled.clone()
-                for idle in (track.index for track in tracks if track not in live):
-                    # The batch goes on without it, unheard: one row's frames pass through, so that no tail grows.
-                    parents[idle], generated[idle] = 0, chunk.lengths[idle * n]
-                for stream, counts in ((frames, generated), (codec, generated), (judge, settled)):
-                    if stream is not None:
-                        stream.fork(parents)
-                        stream.commit(counts)
-
-
-def _unscored(rows: int) -> Scores:
-    return Scores(torch.full((rows,), torch.nan), {}, [{} for _ in range(rows)])
+                if not all(track.ended for track in tracks):
+                    branches.carry_on(parents, generated, judged)

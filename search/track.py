@@ -19,7 +19,7 @@ from torch import Tensor
 from search.commit import agreed_frames, drop_late
 from search.config import SearchConfig
 from search.protocols import Chunk, Scores
-from search.record import StepRecord, seconds_of
+from search.record import Candidates, StepRecord, seconds_of
 from search.request import SpeechRequest
 from search.select import rank, spread
 
@@ -74,6 +74,11 @@ class Track:
         self.finished = [False] * self.config.n
 
     @property
+    def rows(self) -> slice:
+        """Where this request's rows are in the batch."""
+        return slice(self.index * self.config.n, (self.index + 1) * self.config.n)
+
+    @property
     def longest(self) -> int:
         """Frames since the start of the longest row."""
         return self.committed + max(self.lengths)
@@ -104,10 +109,10 @@ class Track:
         self.lengths = grown
         return fresh
 
-    def decide(self, scores: Scores, rows: slice) -> Decision:
-        """Rank the rows, keep the best, find what they agree on. `rows` is this request's part of the batch."""
-        rewards = scores.reward[rows].tolist()
-        prefix_wer = scores.heads["prefix_wer"][rows].tolist() if "prefix_wer" in scores.heads else None
+    def decide(self, scores: Scores) -> Decision:
+        """Rank the rows by the batch's scores, keep the best, find what they agree on."""
+        rewards = scores.reward[self.rows].tolist()
+        prefix_wer = scores.heads["prefix_wer"][self.rows].tolist() if "prefix_wer" in scores.heads else None
         over = self.at_limit or all(self.finished)
         kept = rank(rewards, prefix_wer)[: 1 if over else self.config.beam_width]
         kept = drop_late(self.frames, self.lengths, kept, self._max_lag)
@@ -116,10 +121,10 @@ class Track:
             return Decision(kept[:1], [kept[0]] * self.config.n, self.lengths[kept[0]])
         return Decision(kept, spread(kept, self.config.n), agreed_frames(self.frames, self.lengths, kept))
 
-    def record(self, decision: Decision, scores: Scores, rows: slice, timing: dict[str, float]) -> StepRecord:
+    def record(self, decision: Decision, scores: Scores, timing: dict[str, float]) -> StepRecord:
         """Write the step record of a decision."""
         judged: list[dict[str, Any]] = []
-        for row in range(rows.start, rows.stop):
+        for row in range(self.rows.start, self.rows.stop):
             reward = float(scores.reward[row])
             heads = {name: float(values[row]) for name, values in scores.heads.items()}
             judged.append(
@@ -147,6 +152,10 @@ class Track:
         self.steps.append(entry)
         self.final_score = judged[decision.kept[0]]
         return entry
+
+    def candidates(self, record: StepRecord) -> Candidates:
+        """All rows as they stand at a selection, before it is carried out."""
+        return Candidates(self.index, record, self.committed, self.frames, list(self.lengths), self.pcm)
 
     def settle(self, decision: Decision) -> NDArray[np.float32]:
         """Make the decided frames final, let the other rows follow their parents; returns the new final audio."""
@@ -197,16 +206,9 @@ def hear_all(tracks: Sequence[Track], chunk: Chunk, pcm: Tensor, engine_name: st
     frames, lengths, finished, audio = (part.cpu() for part in (chunk.frames, chunk.lengths, chunk.finished, pcm))
     fresh: list[int] = []
     for track in tracks:
-        rows = slice(track.index * track.config.n, (track.index + 1) * track.config.n)
-        new = lengths[rows].tolist()
+        rows = track.rows
         if track.ended:
-            fresh += [0] * len(new)
+            fresh += [0] * track.config.n
         else:
-            fresh += track.hear(frames[rows], new, finished[rows].tolist(), audio[rows])
+            fresh += track.hear(frames[rows], lengths[rows].tolist(), finished[rows].tolist(), audio[rows])
     return torch.tensor(fresh, dtype=torch.int64)
-
-
-def cut(pcm: Tensor, lengths: Tensor) -> Tensor:
-    """PCM [R, S] with silence beyond each row's `lengths` (int64 [R], in samples)."""
-    place = torch.arange(pcm.shape[1], device=pcm.device)
-    return pcm.masked_fill(place >= lengths.to(pcm.device)[:, None], 0.0)

@@ -68,7 +68,8 @@ class BuiltinCodecStream:
         if not length:
             return torch.zeros(rows, 0, device=self._codec.device)
         place = torch.arange(length, device=codes.device)
-        step = state.cache.extend(length)
+        active = (chunk.lengths.view(self._shape) > 0).any(1)
+        step = state.cache.extend(length, active)
         residual = self._codec.decoder.residual(codes[..., SEMANTIC:])
         parameters, state.network = self._codec.decoder(
             codes[..., :SEMANTIC], residual, state.network, place + state.position, self._by_row(step.attend)
