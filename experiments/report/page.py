@@ -165,7 +165,7 @@ def _plain(value: object) -> str:
 
 
 def _with_unit(value: object, form: str) -> str:
-    """A number in its form, with a true minus and no negative zero; a dash for what is absent or no number; else text."""
+    """A number in its form, with a true minus and no negative zero; a dash for what is absent or NaN; else text."""
     if isinstance(value, (int, float)):
         return form.format(value + 0.0).replace("-", "−") if math.isfinite(value) else "–"
     return "–" if value is None else str(value)
