@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from engine.registry import load_engine
+from experiments.commands.outcome import described
 from experiments.commands.reading import Reading
 from experiments.commands.summary import shown, summary
 from experiments.report.files import prepared_folder, write_report
@@ -51,4 +52,7 @@ def main(text: str = TEXT, folder: Path = FOLDER, voice: str = "builtin") -> int
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except Exception as error:
+        sys.exit(f"demo: {described(error)}")

@@ -16,6 +16,7 @@ from typing import Any
 from engine.builtin.text import split_sentences
 from experiments.commands.outcome import InputError
 from experiments.commands.players import PLAYERS, Player, installed_players
+from experiments.report.files import prepared_folder
 from search import SearchConfig, SpeechRequest
 from search.protocols import Engine
 
@@ -33,6 +34,7 @@ OPTION_OF = {
     "max_seconds": "--max-seconds",
     "engine": "--engine",
     "scorer": "--scorer",
+    "report": "--report",
 }
 """The command-line name of each field that an error message may begin with."""
 
@@ -134,6 +136,14 @@ def writable_wav(path: Path) -> Path:
     except OSError as error:
         raise InputError(f"-o: {str(path)!r} cannot be written: {error.strerror}") from error
     return path
+
+
+def checked_report(folder: Path | None) -> Path | None:
+    """The folder of the report, empty and ready."""
+    try:
+        return None if folder is None else prepared_folder(folder)
+    except ValueError as error:
+        raise bad_input(error) from error
 
 
 def checked_player(*, wanted: bool) -> Player | None:

@@ -22,7 +22,7 @@ from experiments.commands.reading import Reading
 from experiments.commands.sinks import RawOutput, Sink, WavFile
 from experiments.commands.summary import results_table, step_line, summary
 from experiments.commands.terminal import Terminal
-from experiments.report.files import prepared_folder, write_report
+from experiments.report.files import write_report
 from scorers.registry import load_scorer
 from search import ChunkSearch, SearchFailed
 from search.protocols import Engine, Scorer
@@ -53,7 +53,7 @@ def run(options: Options) -> Outcome:
     )
     player = checks.checked_player(wanted=options.play)
     sentences = checks.checked_sentences(options.text, options.engine)
-    report = None if options.report is None else prepared_folder(options.report)
+    report = checks.checked_report(options.report)
     terminal = Terminal.opened(output_is_data=options.as_json or options.output == "-")
     with terminal.notes.status("loading") as status:
         engine, scorer = load(options.engine, options.scorer)

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from experiments.commands.outcome import InputError
 from experiments.report.page import rendered_page
 from experiments.report.recorder import Take
 from search.record import json_ready, write_wav
@@ -25,16 +24,19 @@ def prepared_folder(folder: Path) -> Path:
     """Make the folder, or empty an earlier report in it; any other folder with something in it is refused.
 
     Old candidates that outlive their page would be taken for new ones.
+
+    Raises:
+        ValueError: the folder holds something else, or cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()) and not (folder / STEPS).is_file():
-            raise InputError(f"--report: {str(folder)!r} has other files in it; name a new folder or an earlier report")
+            raise ValueError(f"report: {str(folder)!r} has other files in it; name a new folder or an earlier report")
         shutil.rmtree(folder / CANDIDATES, ignore_errors=True)
         # Written first and empty: it marks the folder as a report, and shows that it can be written.
         (folder / STEPS).write_text("", "utf-8")
     except OSError as error:
-        raise InputError(f"--report: {str(folder)!r} cannot be written: {error.strerror}") from error
+        raise ValueError(f"report: {str(folder)!r} cannot be written: {error.strerror}") from error
     return folder
 
 
