@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/builtin/quality"), help="folder of the results")
     parser.add_argument("--engine", default="builtin")
     parser.add_argument("--scorer", default="builtin")
-    parser.add_argument("--whisper", type=Path, required=True, help="folder with Whisper base for faster-whisper")
+    parser.add_argument("--whisper", type=Path, default=Path("base"), help="faster-whisper model: a name or a folder")
     parser.add_argument("--configurations", nargs="+", choices=CONFIGURATIONS, default=list(CONFIGURATIONS))
     parser.add_argument("--limit", type=int, default=None, help="only the first so many sentences")
     parser.add_argument("--seed", type=int, default=777)
