@@ -203,3 +203,10 @@ def test_synthesis_phase_stays_exact_after_twenty_seconds() -> None:
     frequency = float(torch.exp(parameters[0, 0, 104]))
     expected = frequency * 20.0 % 1.0
     assert abs(int(state.phase[0]) / 2**40 - expected) < 1e-4
+
+
+def test_minimum_phase_keeps_the_size_of_every_gain() -> None:
+    log_gain = torch.randn(2, 3, 481, generator=torch.Generator().manual_seed(0))
+    gain = Synthesizer()._minimum_phase(log_gain)
+    assert (gain.abs().log() - log_gain).abs().max() < 1e-4
+    assert gain.angle().abs().max() > 0.1, "the phase must do something"
