@@ -54,7 +54,7 @@ class Candidates:
 
     Attributes:
         index: place of the request in the batch.
-        record: the step's record; its `parents` says which row of the step before each row continues.
+        record: the step's record; its `parents` names the row here that each row of the next step continues.
         start_frame: first frame of `pcm` and `frames`, the first that was not committed before this selection.
         frames: [N, T, q] with padding behind each row's length.
         lengths: frames of each row.

@@ -431,7 +431,7 @@ def test_law_9_catches_a_scorer_whose_work_grows() -> None:
 
 
 def test_law_10_catches_streams_that_stay_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("search.loop.ExitStack.__exit__", lambda *_: None)
+    monkeypatch.setattr("search.branches.ExitStack.__exit__", lambda *_: None)
     fails(failures.failures_lose_nothing, subject())
 
 
