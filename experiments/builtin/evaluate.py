@@ -7,6 +7,7 @@ how a judge works, nor what the scorer that selects looks for.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 from dataclasses import asdict
@@ -18,7 +19,7 @@ import torch
 
 from engine.registry import load_engine
 from experiments.builtin.quality import read_lines, summarise, table
-from experiments.builtin.resynthesis import Judges, spoken_words
+from experiments.builtin.resynthesis import NORMALISER, Judges, spoken_words
 from scorers.registry import load_scorer
 from search import ChunkSearch, SpeechRequest
 from search.config import WHOLE_UTTERANCE
@@ -63,40 +64,39 @@ def main() -> None:
     parser.add_argument("--whisper", type=Path, default=Path("base"), help="faster-whisper model: a name or a folder")
     parser.add_argument("--configurations", nargs="+", choices=CONFIGURATIONS, default=list(CONFIGURATIONS))
     parser.add_argument("--limit", type=int, default=None, help="only the first so many sentences")
-    parser.add_argument("--seed", type=int, default=777)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[777], help="the table pools the takes of all of them")
     parser.add_argument("--temperature", type=float, default=1.0)
     parser.add_argument("--guidance", type=float, default=None, help="the engine's default where it is not given")
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     sentences = arguments.sentences.read_text(encoding="utf-8").splitlines()[: arguments.limit]
-    settings = {"seed": arguments.seed, "temperature": arguments.temperature, "guidance": arguments.guidance}
+    settings = {"temperature": arguments.temperature, "guidance": arguments.guidance}
     with_choice = any(CONFIGURATIONS[name]["n"] > 1 for name in arguments.configurations)
     scorer = load_scorer(arguments.scorer) if with_choice else None
     search = ChunkSearch(load_engine(arguments.engine), scorer)
     judges = Judges(arguments.whisper, arguments.threads)
     arguments.out.mkdir(parents=True, exist_ok=True)
     path = arguments.out / "utterances.jsonl"
-    run = {"engine": arguments.engine, "scorer": arguments.scorer, **settings}
+    run = {"engine": arguments.engine, "scorer": arguments.scorer, "normaliser": NORMALISER, **settings}
     judged = [one for one in read_lines(path) if one["run"] == run]
-    done = {(one["configuration"], one["text"]) for one in judged}
+    done = {(one["configuration"], one["seed"], one["text"]) for one in judged}
     search.generate(SpeechRequest(text=sentences[0]), n=1)  # the first call pays for memory and caches
+    takes = itertools.product(arguments.seeds, arguments.configurations, sentences)
     with path.open("a", encoding="utf-8") as lines:
-        for name in arguments.configurations:
-            for sentence in sentences:
-                if (name, sentence) in done:
-                    continue
-                found = {"run": run, **speak(search, sentence, name, settings, judges)}
-                judged.append(found)
-                lines.write(json.dumps(found) + "\n")
-                lines.flush()
-                print(f"{name} {found['errors']}/{found['words']} {found['heard']!r}", file=sys.stderr)
-    chosen = set(sentences)
+        for seed, name, sentence in takes:
+            if (name, seed, sentence) in done:
+                continue
+            found = {"run": run, "seed": seed, **speak(search, sentence, name, {"seed": seed, **settings}, judges)}
+            judged.append(found)
+            lines.write(json.dumps(found) + "\n")
+            lines.flush()
+            print(f"{name} {found['errors']}/{found['words']} {found['heard']!r}", file=sys.stderr)
+    asked = [one for one in judged if one["seed"] in arguments.seeds and one["text"] in set(sentences)]
     rows = [
-        summarise(name, [one for one in judged if one["configuration"] == name and one["text"] in chosen])
-        for name in arguments.configurations
+        summarise(name, [one for one in asked if one["configuration"] == name]) for name in arguments.configurations
     ]
-    summary = {"run": run, "rows": [asdict(row) for row in rows]}
+    summary = {"run": run, "seeds": arguments.seeds, "rows": [asdict(row) for row in rows]}
     (arguments.out / "quality.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     print(table(rows))
 

@@ -1,15 +1,15 @@
 """The codec's gate: word error rate and DNSMOS of the development sentences after resynthesis from their true codes.
 
 Judged by Whisper base and DNSMOS, which no training sees. It does not judge a language model, whose codes would be
-samples. Numbers in a transcript are spelled out before they are compared ("20 minutes" is "twenty minutes").
+samples. Text is compared in the spoken form of one named normaliser.
 """
 
 import argparse
 import itertools
 import json
 import logging
-import re
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,11 @@ import numpy as np
 import soxr
 import torch
 from faster_whisper import WhisperModel
-from hibari.g2p.numbers import cardinal
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 from speechmos import dnsmos
 from torch import Tensor
+from whisper_normalizer.english import EnglishTextNormalizer
 
 from codec.builtin import BuiltinCodec
 from codec.builtin.network import SEMANTIC, Decoder
@@ -33,10 +33,14 @@ LOG = logging.getLogger(__name__)
 Waveform = NDArray[np.float32]
 
 
+NORMALISER = f"whisper-normalizer {version('whisper-normalizer')}, English"
+_normalised = EnglishTextNormalizer()
+
+
 def spoken_words(text: str) -> str:
-    """Lower case, letters and apostrophes only, whole numbers in words."""
-    words = re.sub(r"\d+", lambda found: f" {cardinal(int(found[0]))} ", text.lower())
-    return " ".join(re.sub(r"[^a-z' ]", "", re.sub(r"[-:]", " ", words)).split())
+    """The text as `NORMALISER` has it: lower case, one spelling, contractions and numbers alike on both sides."""
+    words: str = _normalised(text)
+    return words
 
 
 class Judges:
