@@ -21,6 +21,8 @@ from experiments.builtin.listener_data import (
     whole,
 )
 from experiments.builtin.listener_speech import features, track_of
+from experiments.builtin.train_listener import SHARES, mixture, train
+from scorers.builtin.network import ListenerConfig, Recogniser
 from scorers.builtin.symbols import class_of
 
 SPACE, STRESS, K, T, AE = 16, 156, 53, 62, 72
@@ -70,6 +72,22 @@ def test_joined_clips_allow_every_label_where_it_is_said() -> None:
     for row, sounds in enumerate(np.split(batch.sounds, np.cumsum(batch.counts)[:-1])):
         assert set(np.flatnonzero(batch.allowed[row].any(0))) == {0, *sounds.tolist()}
         assert set(batch.frames[row].tolist()) == {0, *sounds.tolist()}
+
+
+def test_a_missing_source_leaves_its_share_to_the_others() -> None:
+    clips = two_words()
+    _, shares = mixture({"teacher": [clips, clips], "own": [clips], "clean": [], "damaged": []})
+    whole_share = SHARES["teacher"] + SHARES["own"]
+    assert shares == pytest.approx([SHARES["teacher"] / 2 / whole_share] * 2 + [SHARES["own"] / whole_share])
+
+
+def test_training_moves_the_network_and_stays_finite() -> None:
+    torch.manual_seed(0)
+    network = Recogniser(ListenerConfig(width=32, inner=32, dilations=(1,)))
+    before = network.head.weight.detach().clone()
+    assert train(network, [two_words()], [1.0], minutes=0.02, rate=1e-3, seed=0) >= 1
+    assert bool(torch.isfinite(network.head.weight).all())
+    assert not torch.equal(network.head.weight, before)
 
 
 def test_clips_survive_storage(tmp_path: Path) -> None:
