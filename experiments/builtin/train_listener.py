@@ -15,7 +15,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from experiments.builtin.listener_data import Batch, Clips, joined, symbol_seconds, teacher_clips, whole
 from scorers.builtin.features import HOPS_PER_STEP, MELS
@@ -29,8 +28,7 @@ ROWS = 24
 PEAK_RATE, WARM_STEPS = 2.5e-3, 60
 FRAME_WEIGHT = 0.3
 BARRED = -1e4
-MEMORY = 0.995  # of the running mean of the weights, a step
-SHARES = {"teacher": 0.3, "clean": 0.3, "damaged": 0.3, "own": 0.1}
+SHARES = {"teacher": 0.3, "clean": 0.2, "damaged": 0.3, "own": 0.2}
 """Of the clips, by where they come from; a source that is not there leaves its share to the others."""
 
 
@@ -99,17 +97,13 @@ def mixture(sources: dict[str, list[Clips]]) -> tuple[list[Clips], list[float]]:
 def train(
     network: Recogniser, sources: Sequence[Clips], shares: Sequence[float], minutes: float, rate: float, seed: int
 ) -> int:
-    """Train for `minutes` under a cosine of the learning rate; returns the number of steps.
-
-    The network ends with the running mean of its weights, which is steadier than the last of them.
-    """
+    """Train for `minutes` under a cosine of the learning rate; returns the number of steps."""
     rng = np.random.default_rng(seed)
     torch.manual_seed(seed)
     frame_head = nn.Linear(network.config.width, CLASSES)
     optimiser = torch.optim.AdamW(
         [*network.parameters(), *frame_head.parameters()], rate, (0.9, 0.98), weight_decay=0.01
     )
-    steady = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(MEMORY))  # type: ignore[no-untyped-call]
     begin, step = time.monotonic(), 0
     seen = np.zeros(2)
     while (spent := (time.monotonic() - begin) / 60 / minutes) < 1:
@@ -120,13 +114,11 @@ def train(
         (ctc + FRAME_WEIGHT * frame).backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimiser.step()
-        steady.update_parameters(network)
         step += 1
         seen += (ctc.item(), frame.item())
         if step % 50 == 0:
             LOG.info("step %d, %.1f min: ctc %.3f frame %.3f", step, spent * minutes, *(seen / 50))
             seen[:] = 0
-    network.load_state_dict(steady.module.state_dict())
     return step
 
 
@@ -137,6 +129,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rate", type=float, default=PEAK_RATE)
     parser.add_argument("--start", type=Path, help="go on from these weights")
+    parser.add_argument("--mean", action="store_true", help="keep the mean of the weights at the start and the end")
     parser.add_argument("--out", type=Path, help="default: listener.safetensors in the work folder")
     parser.add_argument("--shards", type=int, default=1000, help="at most so many teacher shards")
     parser.add_argument("--seed", type=int, default=SEED)
@@ -152,7 +145,11 @@ def main() -> None:
         network.mean, network.deviation = normalisation(teacher)
         network.seconds = torch.from_numpy(symbol_seconds(paths))
     LOG.info("%d parameters", sum(value.numel() for value in network.parameters()))
+    before = {name: value.clone() for name, value in network.state_dict().items()}
     steps = train(network.train(), *mixture(sources), arguments.minutes, arguments.rate, arguments.seed)
+    if arguments.mean:
+        after = network.state_dict()
+        network.load_state_dict({name: (value + after[name]) / 2 for name, value in before.items()})
     network.eval()
     rates = {"teacher": error_rate(network, teacher_clips(arguments.work / "speech" / "devset.safetensors"))}
     for path in sorted((arguments.work / "listener" / "dev").glob("*.safetensors")):
