@@ -38,7 +38,7 @@ def say(
     chunk_ms: Annotated[float, typer.Option("--chunk-ms", help="Audio between two selections.")] = 800.0,
     seed: Annotated[int, typer.Option("--seed", help="Same seed, same audio.")] = 777,
     engine: Annotated[str, typer.Option("--engine", help="A name, or kind:path.")] = "builtin",
-    scorer: Annotated[str, typer.Option("--scorer", help="A name, or a TOML file.")] = "builtin",
+    scorer: Annotated[str, typer.Option("--scorer", help="A name.")] = "builtin",
     guidance: Annotated[
         float | None, typer.Option("--guidance", help="Classifier-free guidance, 1 is none; else the engine decides.")
     ] = None,

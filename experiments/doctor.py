@@ -5,6 +5,7 @@ Looks and reports. It changes nothing, loads no model, and knows nothing about h
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
@@ -12,9 +13,11 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata, resources
+from pathlib import Path
 from typing import Literal
 
 import torch
+from safetensors import SafetensorError, safe_open
 
 from experiments.commands.players import PLAYERS, installed_players
 
@@ -104,15 +107,35 @@ def _installed(name: str, lowest: str) -> tuple[str, bool]:
 
 
 def _weights() -> Iterator[Finding]:
-    for package, what in (("engine", "voice"), ("codec", "codec"), ("scorers", "listener")):
-        folder = resources.files(package) / "builtin"
-        files = [item for item in folder.iterdir() if item.name.endswith(".safetensors")] if folder.is_dir() else []
-        subject = f"built-in {what}"
-        if files:
-            size = sum(len(item.read_bytes()) for item in files) / 1e6
-            yield Finding(subject, "ok", f"{size:.1f} MB in {folder}")
+    """Opened, not only seen: a download cut short, or a pointer in the place of a large file, has the right name."""
+    for package, what, names in (
+        ("engine", "voice", ("model.safetensors", "config.json")),
+        ("codec", "codec", ("model.safetensors", "config.json")),
+        ("scorers", "listener", ("listener.safetensors",)),
+    ):
+        folder = Path(str(resources.files(package))) / "builtin"
+        faults = [fault for fault in map(_fault, (folder / name for name in names)) if fault]
+        if faults:
+            found = f"{'; '.join(faults)} in {folder}"
+            yield Finding(f"built-in {what}", "missing", found, "install again, or restore it with git")
         else:
-            yield Finding(subject, "missing", f"no weights in {folder}", "install again, or restore it with git")
+            size = (folder / names[0]).stat().st_size / 1e6
+            yield Finding(f"built-in {what}", "ok", f"{size:.1f} MB in {folder}")
+
+
+def _fault(path: Path) -> str:
+    """What is wrong with a file of weights or its configuration; empty when it can be read."""
+    if not path.is_file():
+        return f"no {path.name}"
+    try:
+        if path.suffix == ".json":
+            json.loads(path.read_text("utf-8"))
+        else:
+            with safe_open(path, "pt"):
+                pass  # the header is checked against the file's size
+    except (OSError, ValueError, SafetensorError) as error:
+        return f"{path.name} cannot be read ({error})"
+    return ""
 
 
 def _devices() -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 
 from engine.fake import FakeEngine, FakeVoice
@@ -91,6 +92,20 @@ def test_text_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     assert samples("out.wav") == pcm16(np.concatenate([expected("One"), pause, expected("two")]))
 
 
+def test_marks_that_make_no_tag_are_spoken() -> None:
+    assert say("2 < 3 and <b c> 1 <- 2", "-o", "out.wav") == 0
+
+
+@pytest.mark.parametrize("data", [b"\x89PNG\r\n", b"RIFF\0\0"])
+def test_standard_input_that_is_no_text(
+    data: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    assert say("-", "--json") == 2
+    assert json.loads(capsys.readouterr().out)["error"].startswith("TEXT: ")
+    assert not list(Path().iterdir())
+
+
 def test_raw_audio_on_standard_output(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert say(TEXT, "-o", "-") == 0
     printed = capfdbinary.readouterr()
@@ -111,11 +126,18 @@ def test_raw_audio_is_written_as_it_becomes_final(
     ("arguments", "complaint"),
     [
         (["  "], "TEXT: nothing to say"),
+        (["ab\udcff"], "TEXT: not valid UTF-8 at character 3"),
+        (["a\0"], "TEXT: a zero byte at character 2"),
+        (["<speak>Hello.</speak>"], "TEXT: tag <speak> would be read aloud"),
+        (["Wait. <break\ntime='500ms' /> Go."], "TEXT: tag <break time='500ms' /> would be read aloud"),
         (["x", "-n", "0"], "-n: 0 is out of range; allowed is 1 to 64"),
         (["x", "--beam-width", "9"], "--beam-width: 9"),
         (["x", "--chunk-ms", "500"], "--chunk-ms: 500 is not a whole number of frames of 80 ms; nearest: 480 and 560"),
         (["x", "--chunk-ms", "20"], "nearest: 80"),
         (["x", "--chunk-ms", "-80"], "nearest: 80"),
+        (["x", "--chunk-ms", "nan"], "--chunk-ms: nan is out of range; allowed is 80 to 80000000"),
+        (["x", "--chunk-ms", "inf"], "--chunk-ms: inf is out of range; allowed is 80 to 80000000"),
+        (["x", "--chunk-ms", "160000000"], "--chunk-ms: 160000000 is out of range; allowed is 80 to 80000000"),
         (["x", "--max-lag", "-1"], "--max-lag: -1.0"),
         (["x", "--max-seconds", "61"], "--max-seconds: 61.0"),
         (["x", "--temperature", "nan"], "--temperature: nan"),
@@ -243,12 +265,13 @@ def test_the_frame_limit_is_an_error_only_on_demand(
     assert (data["exit_code"], data["status"], data["seconds"]) == (code, "hit_frame_limit", 1.6)
 
 
-def player(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    """Make a program called aplay the only player there is."""
+def player(monkeypatch: pytest.MonkeyPatch, script: str, **others: str) -> None:
+    """Make a program called aplay, and the others, the only players there are."""
     folder = Path("bin")
     folder.mkdir()
-    (folder / "aplay").write_text(f"#!/bin/sh\n{script}\n")
-    (folder / "aplay").chmod(0o755)
+    for name, text in {"aplay": script, **others}.items():
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
     for name in ("cat", "sh"):
         (folder / name).symlink_to(shutil.which(name) or "")
     monkeypatch.setenv("PATH", str(folder.absolute()))
@@ -267,8 +290,31 @@ def test_a_player_that_fails_is_reported_and_the_audio_is_kept(
 ) -> None:
     player(monkeypatch, "echo no sound card >&2; exit 1")
     assert say(TEXT, "--play", "-o", "out.wav") == 1
-    assert "--play: aplay could not play the audio: no sound card" in capsys.readouterr().err
+    printed = capsys.readouterr().err
+    assert "--play: aplay could not play the audio: no sound card\n" in printed  # and no word of a search cut short
+    assert "audio: out.wav" in printed
     assert samples("out.wav") == pcm16(expected(TEXT))
+
+
+@pytest.mark.parametrize("refusal", ["exit 1", "cat > /dev/null; exit 1"])  # at once, or when all has been sent
+def test_the_next_player_plays_everything_where_one_fails(refusal: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    player(monkeypatch, "cat > played", paplay=refusal)
+    assert say(TEXT, "--play") == 0
+    assert Path("played").read_bytes() == pcm16(expected(TEXT))
+
+
+def test_a_player_of_files_is_tried_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    player(monkeypatch, "exit 1", afplay='cat "$1" > played.wav')
+    assert say(TEXT, "--play") == 0
+    assert samples("played.wav") == pcm16(expected(TEXT))
+
+
+def test_every_player_that_failed_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    player(monkeypatch, "echo no sound card >&2; exit 1", paplay="echo connection refused >&2; exit 1")
+    assert say(TEXT, "--play") == 1
+    printed = capsys.readouterr().err
+    assert "paplay could not play the audio: connection refused" in printed
+    assert "aplay could not play the audio: no sound card" in printed
 
 
 def test_play_without_a_player(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -305,6 +351,42 @@ def test_doctor_says_what_to_do_about_a_missing_package(
     assert "older than 99.1" in findings["torch"]["found"]
     assert findings["extra 'evaluate'"]["state"] == "optional"
     assert ".[evaluate]" in findings["extra 'evaluate'"]["advice"]
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("engine/builtin/model.safetensors", "model.safetensors cannot be read"),
+        ("engine/builtin/config.json", "config.json cannot be read"),
+        ("scorers/builtin/listener.safetensors", "listener.safetensors cannot be read"),
+    ],
+)
+def test_doctor_opens_the_weights(
+    name: str, fault: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = ("engine/builtin/model", "codec/builtin/model", "scorers/builtin/listener")
+    for path in map(Path, files):
+        path.parent.mkdir(parents=True)
+        save_file({"weight": torch.zeros(2)}, f"{path}.safetensors")
+        (path.parent / "config.json").write_text("{}")
+    monkeypatch.setattr("experiments.doctor.resources.files", lambda package: Path(package).absolute())
+    assert not _damaged(capsys)
+    good = Path(name).read_bytes()
+    Path(name).write_bytes(good[:-1])
+    assert [fault in found for found in _damaged(capsys)] == [True]
+    Path(name).unlink()
+    assert [f"no {Path(name).name}" in found for found in _damaged(capsys)] == [True]
+
+
+def _damaged(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What is said of weights that are missing."""
+    run(["doctor", "--json"])
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    return [
+        finding["found"]
+        for finding in findings
+        if finding["subject"].startswith("built-in") and finding["state"] == "missing"
+    ]
 
 
 def _version(name: str) -> str:

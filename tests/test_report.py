@@ -75,6 +75,57 @@ def test_a_report_replaces_an_earlier_one_and_nothing_else(capsys: pytest.Captur
     assert [path.name for path in Path("mine").iterdir()] == ["thesis.txt"]
 
 
+def everything(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "mistake", [("--chunk-ms", "81"), ("--engine", "nope"), ("--scorer", "nope"), ("-n", "0"), ("--chunk-ms", "nan")]
+)
+def test_a_mistake_leaves_the_earlier_report_and_makes_no_new_one(mistake: tuple[str, str]) -> None:
+    folder = report("-n", "2")
+    before = everything(folder)
+    for name in ("report", "new"):
+        arguments = ["say", TEXT, "--engine", "fake", "--scorer", "fake", "--report", name, *mistake]
+        assert run(arguments) == 2
+    assert everything(folder) == before
+    assert not Path("new").exists()
+
+
+@pytest.mark.parametrize("foreign", ["notes.txt", "candidates/mine.wav", "candidates/text-1-take-1/mine.wav"])
+def test_a_report_with_something_else_in_it_is_left_alone(foreign: str, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = report("-n", "2")
+    (folder / foreign).write_text("years of work")
+    before = everything(folder)
+    assert run(["say", "x", "--engine", "fake", "--scorer", "fake", "--report", "report"]) == 2
+    assert foreign in capsys.readouterr().err
+    assert everything(folder) == before
+
+
+def test_a_file_with_the_name_of_the_records_makes_no_report() -> None:
+    Path("training").mkdir()
+    Path("training/steps.jsonl").write_text('{"loss": 1.0}\n')
+    assert run(["say", "x", "--engine", "fake", "--scorer", "fake", "--report", "training"]) == 2
+    assert everything(Path("training")) == {"steps.jsonl": b'{"loss": 1.0}\n'}
+
+
+def test_hidden_files_of_the_desktop_are_no_obstacle() -> None:
+    folder = report("-n", "2")
+    (folder / "candidates" / ".DS_Store").write_text("view")
+    report("-n", "2")
+    assert (folder / "candidates" / ".DS_Store").exists()
+
+
+@pytest.mark.parametrize("name", ["file", "file/below", "long" * 100])
+def test_a_report_that_cannot_be_written_fails_before_anything_is_loaded(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("experiments.commands.say.load_engine", lambda _: pytest.fail("loaded an engine"))
+    Path("file").touch()
+    assert run(["say", "x", "--report", name]) == 2
+    assert "--report: " in capsys.readouterr().err
+
+
 def test_a_failed_search_is_reported_as_far_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("experiments.commands.say.load_scorer", lambda _: FakeScorer(FakeTaste(fails_at=3)))
     assert run(["say", TEXT, "--engine", "fake", "--report", "report"]) == 1

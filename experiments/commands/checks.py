@@ -6,6 +6,7 @@ loads no model.
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Sequence
@@ -16,11 +17,14 @@ from typing import Any
 from engine.builtin.text import split_sentences
 from experiments.commands.outcome import InputError
 from experiments.commands.players import PLAYERS, Player, installed_players
-from experiments.report.files import prepared_folder
+from experiments.report.files import checked_folder, prepared_folder
 from search import SearchConfig, SpeechRequest
+from search.config import WHOLE_UTTERANCE
 from search.protocols import Engine
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\s*\n\s*")
+_ATTRIBUTE = r"""\s+[\w:.-]+\s*=\s*("[^"]*"|'[^']*')"""
+_TAG = re.compile(rf"</?[A-Za-z][\w:.-]*({_ATTRIBUTE})*\s*/?>")
 
 OPTION_OF = {
     "text": "TEXT",
@@ -58,6 +62,10 @@ def checked_config(settings: dict[str, Any]) -> SearchConfig:
 def chunk_frames(chunk_ms: float, frame_rate: Fraction) -> int:
     """Frames in so many milliseconds; the message names the nearest lengths that are whole frames."""
     frame_ms = 1000 / frame_rate
+    longest = WHOLE_UTTERANCE * frame_ms
+    if not math.isfinite(chunk_ms) or chunk_ms > longest:
+        allowed = f"{_milliseconds(frame_ms)} to {_milliseconds(longest)}"
+        raise InputError(f"--chunk-ms: {chunk_ms:.12g} is out of range; allowed is {allowed}")
     frames = round(chunk_ms / frame_ms)
     if frames >= 1 and abs(frames * frame_ms - chunk_ms) < 0.01:  # some frame lengths have no exact decimal
         return frames
@@ -76,13 +84,14 @@ def checked_sentences(text: str, engine: str) -> list[str]:
     """The sentences of TEXT, or of standard input where TEXT is a dash.
 
     The built-in voice has its own idea of what it can say in one breath; for others a sentence ends at
-    its mark or line.
+    its mark or line. What would be read aloud by mistake is refused: bytes that are no text, and tags.
     """
     if text == "-":
         try:
             text = sys.stdin.buffer.read().decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise InputError(f"TEXT: standard input is not UTF-8 (byte {error.start})") from error
+    _refuse_what_is_no_plain_text(text)
     try:
         pieces = split_sentences(text) if engine == "builtin" else _SENTENCE_END.split(text)
     except ValueError as error:
@@ -91,6 +100,17 @@ def checked_sentences(text: str, engine: str) -> list[str]:
     if not sentences:
         raise InputError("TEXT: nothing to say; give at least one word")
     return sentences
+
+
+def _refuse_what_is_no_plain_text(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:  # bytes of an argument that could not be decoded
+        raise InputError(f"TEXT: not valid UTF-8 at character {error.start + 1}") from error
+    if "\0" in text:
+        raise InputError(f"TEXT: a zero byte at character {text.index(chr(0)) + 1}; give plain text")
+    if tag := _TAG.search(text):
+        raise InputError(f"TEXT: tag {' '.join(tag[0].split())} would be read aloud; give plain text without tags")
 
 
 def checked_requests(sentences: Sequence[str], engine: Engine) -> list[SpeechRequest]:
@@ -139,6 +159,14 @@ def writable_wav(path: Path) -> Path:
 
 
 def checked_report(folder: Path | None) -> Path | None:
+    """The folder of the report, known to be writable. An earlier report in it is left as it is."""
+    try:
+        return None if folder is None else checked_folder(folder)
+    except ValueError as error:
+        raise bad_input(error) from error
+
+
+def prepared_report(folder: Path | None) -> Path | None:
     """The folder of the report, empty and ready."""
     try:
         return None if folder is None else prepared_folder(folder)
@@ -146,12 +174,12 @@ def checked_report(folder: Path | None) -> Path | None:
         raise bad_input(error) from error
 
 
-def checked_player(*, wanted: bool) -> Player | None:
-    """The player to use."""
+def checked_players(*, wanted: bool) -> list[Player]:
+    """The players to try, the preferred one first; empty where none is wanted."""
     if not wanted:
-        return None
+        return []
     players = installed_players()
     if not players:
         names = ", ".join(player.name for player in PLAYERS)
         raise InputError(f"--play: no program that plays audio was found (looked for {names}); install one, or use -o")
-    return players[0]
+    return players

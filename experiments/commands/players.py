@@ -10,8 +10,10 @@ import shutil
 import subprocess
 import tempfile
 import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,20 +52,21 @@ def installed_players() -> list[Player]:
 
 
 class Playback:
-    """Audio being played. Samples wait in a queue, so that the search never waits for the player.
+    """Audio being played. Samples wait in a queue, so that the search never waits for a player.
 
-    Leaving the `with` block raises `CommandError` if the player failed.
+    Where a player fails, the next one plays everything from the beginning: most fail before the first sound, for want
+    of a server or a device. Leaving the `with` block raises `CommandError` if all of them failed.
     """
 
-    def __init__(self, player: Player, sample_rate: int) -> None:
-        self._player, self._sample_rate = player, sample_rate
+    def __init__(self, players: Sequence[Player], sample_rate: int) -> None:
+        self._players, self._sample_rate = players, sample_rate
         self._waiting: queue.SimpleQueue[NDArray[np.float32] | None] = queue.SimpleQueue()
+        self._heard: list[NDArray[np.float32]] = []
+        self._ended = False
+        self._failures: list[str] = []
+        self._silenced = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the playback
-        self._feeder = threading.Thread(target=self._feed if player.arguments else self._play_file, daemon=True)
-        if player.arguments:
-            command = [player.name, *(part.format(rate=sample_rate) for part in player.arguments)]
-            self._process = self._started(command, subprocess.PIPE)
+        self._feeder = threading.Thread(target=self._play, daemon=True)
         self._feeder.start()
 
     def write(self, audio: NDArray[np.float32]) -> None:
@@ -75,49 +78,70 @@ class Playback:
 
     def __exit__(self, *error: object) -> None:
         """Wait until all has been played, or, after an error, fall silent at once."""
-        if error[0] is None:
-            self._finish()
-        else:
-            self._stop()
-
-    def _finish(self) -> None:
+        if error[0] is not None:
+            self._silenced.set()
+            if self._process is not None:
+                self._process.terminate()
         self._waiting.put(None)
         self._feeder.join()
-        code = self._process.wait() if self._process else 0
-        self._errors.seek(0)
-        complaint = self._errors.read().decode(errors="replace").strip().splitlines()
-        self._errors.close()
-        if code:
-            reason = complaint[-1] if complaint else f"exit code {code}"
-            raise CommandError(f"--play: {self._player.name} could not play the audio: {reason}")
+        if error[0] is None and len(self._failures) == len(self._players):
+            raise CommandError(f"--play: {'; '.join(self._failures)}")
 
-    def _stop(self) -> None:
-        if self._process is not None:
-            self._process.terminate()
-        self._waiting.put(None)
-        self._feeder.join()
+    def _play(self) -> None:
+        for player in self._players:
+            failure = self._failure(player)
+            if not failure or self._silenced.is_set():
+                return
+            self._failures.append(f"{player.name} could not play the audio: {failure}")
 
-    def _started(self, command: list[str], standard_input: int) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(command, stdin=standard_input, stdout=subprocess.DEVNULL, stderr=self._errors)
+    def _failure(self, player: Player) -> str:
+        """Why a player could not play; empty when it has played everything."""
+        with tempfile.TemporaryFile() as errors:
+            try:
+                code = self._streamed(player, errors) if player.arguments else self._from_file(player, errors)
+            except OSError as error:
+                return error.strerror or str(error)
+            errors.seek(0)
+            complaint = errors.read().decode(errors="replace").strip().splitlines()
+        if not code:
+            return ""
+        return complaint[-1] if complaint else f"exit code {code}"
 
-    def _feed(self) -> None:
-        assert self._process is not None
-        assert self._process.stdin is not None
+    def _streamed(self, player: Player, errors: IO[bytes]) -> int:
+        arguments = [part.format(rate=self._sample_rate) for part in player.arguments or ()]
+        process = self._started([player.name, *arguments], errors)
+        assert process.stdin is not None
         try:
-            with self._process.stdin as pipe:
-                while (audio := self._waiting.get()) is not None:
+            with process.stdin as pipe:
+                for audio in self._audio():
                     pipe.write(pcm16(audio))
                     pipe.flush()
         except BrokenPipeError:
             pass  # the player ended early; its exit code and its last words say why
+        return process.wait()
 
-    def _play_file(self) -> None:
-        pieces: list[NDArray[np.float32]] = []
-        while (audio := self._waiting.get()) is not None:
-            pieces.append(audio)
-        if pieces:
-            with tempfile.TemporaryDirectory() as folder:
-                path = Path(folder) / "speech.wav"
-                write_wav(path, np.concatenate(pieces), self._sample_rate)
-                self._process = self._started([self._player.name, str(path)], subprocess.DEVNULL)
-                self._process.wait()
+    def _from_file(self, player: Player, errors: IO[bytes]) -> int:
+        pieces = list(self._audio())
+        if not pieces:
+            return 0
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "speech.wav"
+            write_wav(path, np.concatenate(pieces), self._sample_rate)
+            return self._started([player.name, str(path)], errors).wait()
+
+    def _audio(self) -> Iterator[NDArray[np.float32]]:
+        """All audio from the beginning, the later pieces as they come."""
+        yield from self._heard
+        while not self._ended:
+            audio = self._waiting.get()
+            if audio is None:
+                self._ended = True
+            else:
+                self._heard.append(audio)
+                yield audio
+
+    def _started(self, command: list[str], errors: IO[bytes]) -> subprocess.Popen[bytes]:
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors)
+        if self._silenced.is_set():  # while it was starting
+            self._process.terminate()
+        return self._process

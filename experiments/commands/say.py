@@ -51,7 +51,7 @@ def run(options: Options) -> Outcome:
     wav = checks.checked_output(
         options.output, other_place=options.play or options.report is not None, as_json=options.as_json
     )
-    player = checks.checked_player(wanted=options.play)
+    players = checks.checked_players(wanted=options.play)
     sentences = checks.checked_sentences(options.text, options.engine)
     report = checks.checked_report(options.report)
     terminal = Terminal.opened(output_is_data=options.as_json or options.output == "-")
@@ -59,21 +59,24 @@ def run(options: Options) -> Outcome:
         engine, scorer = load(options.engine, options.scorer)
         config = replace(config, chunk_frames=checks.chunk_frames(options.chunk_ms, engine.frame_rate))
         requests = checks.checked_requests(sentences, engine)
+        checks.prepared_report(report)
         files = [path for path in (wav, report and report / "speech.wav") if path is not None]
-        sinks = _sinks(files, player, engine.sample_rate, raw=options.output == "-")
+        sinks = _sinks(files, players, engine.sample_rate, raw=options.output == "-")
         reading = Reading(
             ChunkSearch(engine, scorer), sinks, watch=_progress(status, len(requests)), record=report is not None
         )
         stopped: BaseException | None = None
+        finished = False
         try:
             with ExitStack() as open_sinks:
                 for sink in sinks:
                     open_sinks.enter_context(sink)
                 for request in requests:
                     reading.speak(request, config)
+                finished = True
         except (Exception, KeyboardInterrupt) as error:
             stopped = error
-    return _concluded(options, terminal, reading, files, stopped)
+    return _concluded(options, terminal, reading, files, stopped, finished=finished)
 
 
 def load(engine: str, scorer: str) -> tuple[Engine, Scorer]:
@@ -88,12 +91,12 @@ def load(engine: str, scorer: str) -> tuple[Engine, Scorer]:
         raise checks.bad_input(error, "--scorer") from error
 
 
-def _sinks(files: Sequence[Path], player: Player | None, sample_rate: int, *, raw: bool) -> list[Sink]:
+def _sinks(files: Sequence[Path], players: Sequence[Player], sample_rate: int, *, raw: bool) -> list[Sink]:
     sinks: list[Sink] = [WavFile(path, sample_rate) for path in files]
     if raw:
         sinks.append(RawOutput())
-    if player is not None:
-        sinks.append(Playback(player, sample_rate))
+    if players:
+        sinks.append(Playback(players, sample_rate))
     return sinks
 
 
@@ -110,9 +113,18 @@ def _progress(status: Status, sentences: int) -> Callable[[Candidates], None]:
 
 
 def _concluded(
-    options: Options, terminal: Terminal, reading: Reading, files: Sequence[Path], stopped: BaseException | None
+    options: Options,
+    terminal: Terminal,
+    reading: Reading,
+    files: Sequence[Path],
+    stopped: BaseException | None,
+    *,
+    finished: bool,
 ) -> Outcome:
-    """Write the report, say what there is and where, and turn what stopped the reading into one line."""
+    """Write the report, say what there is and where, and turn what stopped the reading into one line.
+
+    `finished`: every sentence was spoken, so that what stopped came after the search.
+    """
     kept = [path for path in files if reading.samples]
     data = summary(reading, str(kept[0]) if kept else None)
     if options.report is not None:
@@ -121,14 +133,17 @@ def _concluded(
         terminal.notes.print(f"report: {data['report']}", markup=False)
     if reading.takes:
         terminal.results.print(results_table(reading.takes))
-    if stopped is None:
+    if finished:
         for path in kept:
             terminal.notes.print(f"audio: {path}", markup=False)
+    if stopped is None:
         strict = options.strict and data["status"] == "hit_frame_limit"
         return Outcome(HIT_FRAME_LIMIT if strict else DONE, data)
     seconds = reading.samples / reading.search.engine.sample_rate
     where = f" and are in {' and '.join(str(path) for path in kept)}" if kept else ""
     rest = f"; {seconds:.2f} s were committed before{where}" if reading.samples else "; nothing was committed"
+    if finished:
+        rest = ""
     code, cause = _cause(stopped, started=bool(reading.takes and reading.takes[-1].result.steps))
     raise CommandError(cause + rest, code, data) from stopped
 
