@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from search.devices import device_of
 from search.protocols import Engine
 
 Maker = Callable[[torch.device, torch.dtype], Engine]
@@ -44,9 +45,12 @@ def load_engine(spec: str, device: torch.device | str | None = None, dtype: torc
     `spec` is a name ("builtin"), or a kind and a checkpoint folder ("moss:path/to/folder").
 
     Raises:
-        ValueError: nothing has this name or kind (the message lists what there is), or the checkpoint cannot be used.
+        ValueError: nothing has this name or kind (the message lists what there is), the device is
+            not there, or the checkpoint cannot be used.
     """
-    where, kind_of_number = torch.device(device or "cpu"), dtype or torch.float32
+    if not isinstance(spec, str):
+        raise TypeError(f"engine: {spec!r} is a {type(spec).__name__}; give a name such as 'builtin'")
+    where, kind_of_number = device_of(device), dtype or torch.float32
     if spec in NAMES:
         return NAMES[spec](where, kind_of_number)
     kind, colon, path = spec.partition(":")

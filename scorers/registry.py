@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import torch
 
+from search.devices import device_of
 from search.protocols import Scorer
 
 Maker = Callable[[torch.device], Scorer]
@@ -33,8 +34,10 @@ def load_scorer(spec: str, device: torch.device | str | None = None) -> Scorer:
     """The scorer of that name, on `device` (None: the CPU).
 
     Raises:
-        ValueError: no scorer has this name; the message lists those that exist.
+        ValueError: no scorer has this name (the message lists those that exist), or the device is not there.
     """
+    if not isinstance(spec, str):
+        raise TypeError(f"scorer: {spec!r} is a {type(spec).__name__}; give a name such as 'builtin'")
     if spec not in SCORERS:
         raise ValueError(f"scorer: {spec!r} is not known; allowed are {', '.join(sorted(SCORERS))}")
-    return SCORERS[spec](torch.device(device or "cpu"))
+    return SCORERS[spec](device_of(device))

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Any
 
 MAX_SECONDS = 60.0
 MAX_CANDIDATES = 64
+# Beyond these, single precision overflows or the distribution is a single code.
+LEAST_TEMPERATURE, MOST_TEMPERATURE = 1e-3, 100.0
+MOST_GUIDANCE = 100.0
+LEAST_PENALTY, MOST_PENALTY = 0.01, 100.0
 WHOLE_UTTERANCE = 1_000_000
 """A `chunk_frames` that no utterance reaches: candidates are compared once, when they have all ended."""
 
@@ -40,11 +45,12 @@ class SearchConfig:
         chunk_frames: frames between two selections (10 frames are 800 ms at 12.5 Hz).
         first_chunk_frames: a different length for the first chunk (a short one brings the first audio sooner).
         max_seconds: longest audio, up to 60 s; None leaves it to the engine's budget for the text.
-        guidance: classifier-free guidance scale; None is the engine's own default, 1 is none.
-        temperature: of the audio draws; 0 is greedy.
+        guidance: classifier-free guidance scale, 0..100; None is the engine's own default, 1 is none.
+        temperature: of the audio draws; 0 is greedy, else 0.001..100.
         top_k, top_p: filters of the audio draws; 0 and 1.0 switch them off.
-        repetition_penalty: divides (or, for negative logits, multiplies) the logits of codes already drawn; 1 is none.
-        text_temperature: of the draw that says stop or go on; 0 is greedy.
+        repetition_penalty: divides (or, for negative logits, multiplies) the logits of codes already drawn,
+            0.01..100; 1 is none.
+        text_temperature: of the draw that says stop or go on; 0 is greedy, else 0.001..100.
         seed: any non-negative integer below 2^63.
         max_lag_seconds: longest stretch of audio that may wait uncommitted while beams disagree; None is no limit.
     """
@@ -64,21 +70,21 @@ class SearchConfig:
     max_lag_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        _whole("n", self.n, 1, MAX_CANDIDATES)
-        _whole("beam_width", self.beam_width, 1, self.n, "n")
-        _whole("chunk_frames", self.chunk_frames, 1, WHOLE_UTTERANCE)
+        self._whole("n", 1, MAX_CANDIDATES)
+        self._whole("beam_width", 1, self.n, "n")
+        self._whole("chunk_frames", 1, WHOLE_UTTERANCE)
         if self.first_chunk_frames is not None:
-            _whole("first_chunk_frames", self.first_chunk_frames, 1, WHOLE_UTTERANCE)
+            self._whole("first_chunk_frames", 1, WHOLE_UTTERANCE)
         if self.max_seconds is not None:
             _real("max_seconds", self.max_seconds, above=0.0, most=MAX_SECONDS)
         if self.guidance is not None:
-            _real("guidance", self.guidance, least=0.0)
-        _real("temperature", self.temperature, least=0.0)
-        _whole("top_k", self.top_k, 0, 1 << 31)
+            _real("guidance", self.guidance, least=0.0, most=MOST_GUIDANCE)
+        _temperature("temperature", self.temperature)
+        self._whole("top_k", 0, 1 << 31)
         _real("top_p", self.top_p, above=0.0, most=1.0)
-        _real("repetition_penalty", self.repetition_penalty, above=0.0)
-        _real("text_temperature", self.text_temperature, least=0.0)
-        _whole("seed", self.seed, 0, (1 << 63) - 1)
+        _real("repetition_penalty", self.repetition_penalty, least=LEAST_PENALTY, most=MOST_PENALTY)
+        _temperature("text_temperature", self.text_temperature)
+        self._whole("seed", 0, (1 << 63) - 1)
         if self.max_lag_seconds is not None:
             _real("max_lag_seconds", self.max_lag_seconds, least=0.0)
 
@@ -103,17 +109,34 @@ class SearchConfig:
         # As written, not as stored: 0.24 s are three frames of 80 ms, though the nearest float is a little less.
         return max(1, min(math.floor(Fraction(str(self.max_seconds)) * frame_rate), ceiling))
 
+    def _whole(self, name: str, least: int, most: int, most_name: str = "") -> None:
+        """Check a whole-number field and keep it as a plain int, which numpy's integers are not."""
+        given = getattr(self, name)
+        try:
+            value = operator.index(given)
+        except TypeError:
+            value = None
+        if value is None or isinstance(given, bool):
+            raise TypeError(f"{name}: {given!r} is a {type(given).__name__}; it must be an integer")
+        if not least <= value <= most:
+            limit = f"{most_name} = {most}" if most_name else f"{most}"
+            raise ValueError(f"{name}: {value} is out of range; allowed is {least} to {limit}")
+        object.__setattr__(self, name, value)
 
-def _whole(name: str, value: object, least: int, most: int, most_name: str = "") -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name}: {value!r} is a {type(value).__name__}; it must be an integer")
-    if not least <= value <= most:
-        limit = f"{most_name} = {most}" if most_name else f"{most}"
-        raise ValueError(f"{name}: {value} is out of range; allowed is {least} to {limit}")
+
+def _temperature(name: str, value: object) -> None:
+    if value != 0.0 or isinstance(value, bool):
+        _real(name, value, least=LEAST_TEMPERATURE, most=MOST_TEMPERATURE, words="0, or ")
 
 
 def _real(
-    name: str, value: object, *, least: float | None = None, above: float | None = None, most: float | None = None
+    name: str,
+    value: object,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    words: str = "",
 ) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name}: {value!r} is a {type(value).__name__}; it must be a number")
@@ -121,7 +144,7 @@ def _real(
     assert low is not None
     inside = math.isfinite(value) and (value >= low if above is None else value > low)
     if not inside or (most is not None and value > most):
-        words = f"{'at least' if above is None else 'above'} {low:g}" + (
+        words += f"{'at least' if above is None else 'above'} {low:g}" + (
             f" and at most {most:g}" if most is not None else ""
         )
         raise ValueError(f"{name}: {value} is out of range; it must be {words}")

@@ -66,9 +66,15 @@ class ChunkSearch:
         **overrides: Any,
     ) -> SearchStream:
         """Search several utterances in one batch; `Commit.index` says whose a commit is."""
+        if config is not None and not isinstance(config, SearchConfig):
+            raise TypeError(f"config: {config!r} is a {type(config).__name__}; give a SearchConfig")
         settings = (config or SearchConfig()).override(overrides)
         if not requests:
             raise ValueError("requests: empty; give at least one SpeechRequest")
+        for request in requests:
+            if not isinstance(request, SpeechRequest):
+                kind = type(request).__name__
+                raise TypeError(f"requests: {request!r} is a {kind}; give SpeechRequest(text=...)")
         if self.scorer is None and settings.n > 1:
             raise ValueError(f"n: {settings.n} candidates cannot be compared without a scorer; give one, or use n=1")
         engine = self.engine

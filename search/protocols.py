@@ -71,7 +71,7 @@ class Codec(Protocol):
         """A fresh decoder state for `batch * n` rows."""
 
     def decode(self, frames: Tensor) -> Tensor:
-        """Offline: [T, q] or [T, d] frames to float32 [T * hop] samples; streaming gives the same samples."""
+        """Offline: [T, q] or [T, d] frames to float32 [T * hop] samples; streaming agrees within rounding."""
 
 
 class CodecStream(Stream, Protocol):

@@ -41,5 +41,9 @@ class SpeechRequest:
             raise TypeError(f"text: {self.text!r} is a {type(self.text).__name__}; it must be a string")
         if not self.text.strip():
             raise ValueError(f"text: {self.text!r} has nothing to say; give at least one word")
+        for name in ("prompt", "unconditional"):
+            rows = getattr(self, name)
+            if rows is not None and not isinstance(rows, Tensor):
+                raise TypeError(f"{name}: {rows!r} is a {type(rows).__name__}; it must be an int64 tensor [L, 1 + q]")
         if self.id is not None and not isinstance(self.id, str):
             raise TypeError(f"id: {self.id!r} is a {type(self.id).__name__}; it must be a string or None")

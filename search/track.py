@@ -196,7 +196,7 @@ def hear_all(tracks: Sequence[Track], chunk: Chunk, pcm: Tensor, engine_name: st
     Rows of a request that has ended have none.
 
     Raises:
-        RuntimeError: the engine or its codec broke its promise about shapes.
+        RuntimeError: the engine or its codec broke its promise about shapes, or made samples that are not finite.
     """
     expected = (chunk.frames.shape[0], chunk.frames.shape[1] * tracks[0].hop)
     if tuple(pcm.shape) != expected:
@@ -204,6 +204,8 @@ def hear_all(tracks: Sequence[Track], chunk: Chunk, pcm: Tensor, engine_name: st
     if not chunk.frames.shape[1] and not bool(chunk.finished.all()):
         raise RuntimeError(f"engine {engine_name!r}: no frames, though not all rows have finished")
     frames, lengths, finished, audio = (part.cpu() for part in (chunk.frames, chunk.lengths, chunk.finished, pcm))
+    if not bool(audio.isfinite().all()):
+        _check_real_samples(tracks, audio, lengths, engine_name)
     fresh: list[int] = []
     for track in tracks:
         rows = track.rows
@@ -212,3 +214,13 @@ def hear_all(tracks: Sequence[Track], chunk: Chunk, pcm: Tensor, engine_name: st
         else:
             fresh += track.hear(frames[rows], lengths[rows].tolist(), finished[rows].tolist(), audio[rows])
     return torch.tensor(fresh, dtype=torch.int64)
+
+
+def _check_real_samples(tracks: Sequence[Track], audio: Tensor, lengths: Tensor, engine_name: str) -> None:
+    """Raise where a row of a request that goes on has samples that are not finite; padding may hold anything."""
+    real = torch.arange(audio.shape[1]) < lengths[:, None] * tracks[0].hop
+    broken = (real & ~audio.isfinite()).any(1)
+    for track in tracks:
+        if not track.ended and bool(broken[track.rows].any()):
+            row = int(broken[track.rows].nonzero()[0])
+            raise RuntimeError(f"engine {engine_name!r}: samples of candidate {row} are not finite; check its weights")

@@ -1,12 +1,14 @@
 """The built-in codec with a small random decoder: streaming, forks, lengths, errors. Says nothing of quality."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from codec.builtin import BuiltinCodec, DecoderConfig
@@ -177,6 +179,38 @@ def test_damaged_folders_are_named(codec: BuiltinCodec, tmp_path: Path) -> None:
         BuiltinCodec.load(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"\x10\x00")
     with pytest.raises(ValueError, match="cannot be read"):
+        BuiltinCodec.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sample_rate": 48_000}, "sample_rate is 48000; 24000 is needed"),
+        ({"decoder": {"width": 32}}, "decoder setting 'energy_steps' is missing"),
+        ({"decoder": asdict(TINY) | {"width": "wide"}}, "width is 'wide'"),
+        ({"decoder": asdict(TINY) | {"depth": 3}}, "'depth' is not known"),
+    ],
+)
+def test_faults_of_a_configuration_name_the_file(
+    codec: BuiltinCodec, tmp_path: Path, change: dict[str, object], message: str
+) -> None:
+    codec.save(tmp_path)
+    settings_file = tmp_path / "config.json"
+    settings_file.write_text(json.dumps(json.loads(settings_file.read_text()) | change))
+    with pytest.raises(ValueError, match=rf"config\.json: .*{message}"):
+        BuiltinCodec.load(tmp_path)
+    settings_file.write_bytes(b"\xff\xfe{}")
+    with pytest.raises(ValueError, match=r"config\.json is not JSON"):
+        BuiltinCodec.load(tmp_path)
+
+
+def test_weights_that_are_not_finite_are_named(codec: BuiltinCodec, tmp_path: Path) -> None:
+    codec.save(tmp_path)
+    path = tmp_path / "model.safetensors"
+    weights = load_file(path)
+    weights["mean"][3] = torch.nan
+    save_file(weights, path)
+    with pytest.raises(ValueError, match=r"model\.safetensors: tensor mean holds values that are not finite"):
         BuiltinCodec.load(tmp_path)
 
 

@@ -168,3 +168,15 @@ def test_a_checkpoint_in_the_built_in_format_speaks(tmp_path: Path, codec: Built
 def test_books_that_are_not_the_codecs_are_refused(tmp_path: Path, codec: BuiltinCodec) -> None:
     with pytest.raises(ValueError, match=r"audio_codebook_sizes is \[24, 24, 16\], the codec's books have \[180, "):
         load_voice(tiny_moss(tmp_path), codec=codec)
+
+
+def test_another_sample_rate_names_the_file(tmp_path: Path, codec: BuiltinCodec) -> None:
+    with pytest.raises(ValueError, match=r"config\.json: sampling_rate is 48000, the codec's is 24000"):
+        load_voice(tiny_moss(tmp_path, books=codec.book_sizes, sample_rate=48_000), codec=codec)
+
+
+def test_errors_quote_a_long_text_by_its_beginning() -> None:
+    for text in ("Hello 你好 " + "word " * 200, "9" * 60 + " word" * 200, "..." * 100):
+        with pytest.raises(ValueError, match="text: ") as caught:
+            phonemize(text)
+        assert len(str(caught.value)) < 200

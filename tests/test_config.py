@@ -3,6 +3,7 @@
 import dataclasses
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,15 +47,20 @@ def test_defaults() -> None:
         ("max_seconds", 60.1, ValueError, "above 0 and at most 60"),
         ("max_seconds", "5", TypeError, "number"),
         ("max_seconds", float("nan"), ValueError, "above 0"),
-        ("guidance", -1.0, ValueError, "at least 0"),
-        ("temperature", -0.1, ValueError, "at least 0"),
+        ("guidance", -1.0, ValueError, "at least 0 and at most 100"),
+        ("guidance", 1e38, ValueError, "at least 0 and at most 100"),
+        ("temperature", -0.1, ValueError, "0, or at least 0.001 and at most 100"),
+        ("temperature", 1e-45, ValueError, "0, or at least 0.001 and at most 100"),
+        ("temperature", False, TypeError, "number"),
         ("temperature", float("inf"), ValueError, "at least 0"),
         ("temperature", None, TypeError, "number"),
         ("top_k", -1, ValueError, "0 to"),
         ("top_p", 0.0, ValueError, "above 0 and at most 1"),
         ("top_p", 1.01, ValueError, "above 0 and at most 1"),
-        ("repetition_penalty", 0.0, ValueError, "above 0"),
+        ("repetition_penalty", 0.0, ValueError, "at least 0.01 and at most 100"),
+        ("repetition_penalty", 1e-40, ValueError, "at least 0.01 and at most 100"),
         ("text_temperature", -1, ValueError, "at least 0"),
+        ("text_temperature", 1e-45, ValueError, "0, or at least 0.001"),
         ("seed", -1, ValueError, "0 to"),
         ("seed", 1 << 63, ValueError, "0 to"),
         ("max_lag_seconds", -0.1, ValueError, "at least 0"),
@@ -69,6 +75,18 @@ def test_errors_name_field_value_and_what_is_allowed(
     assert message.startswith(f"{field}: ")
     assert str(value) in message
     assert allowed in message
+
+
+def test_numpys_integers_are_whole_numbers() -> None:
+    config = SearchConfig(n=np.int64(4), beam_width=np.int32(2), seed=np.int64(3))  # type: ignore[arg-type]
+    assert config == SearchConfig(n=4, beam_width=2, seed=3)
+    assert type(config.n) is type(config.seed) is int
+
+
+@pytest.mark.parametrize("temperature", [0, 0.0, 1e-3, 100])
+def test_the_ends_of_the_range_of_temperatures_are_allowed(temperature: float) -> None:
+    config = SearchConfig(temperature=temperature, text_temperature=temperature)
+    assert config.temperature == config.text_temperature == temperature
 
 
 def test_sampling_is_the_part_that_reaches_the_engine() -> None:
@@ -99,3 +117,5 @@ def test_a_request_needs_words() -> None:
         SpeechRequest(text=5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="id: 7 is a int"):
         SpeechRequest(text="a", id=7)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"prompt: \[1, 2\] is a list; it must be an int64 tensor"):
+        SpeechRequest(text="a", prompt=[1, 2])  # type: ignore[arg-type]

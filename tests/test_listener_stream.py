@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import save_file
 from torch import Tensor
 
 from scorers import load_scorer
@@ -166,4 +167,21 @@ def test_weights_survive_storage_and_faults_are_named(tmp_path: Path) -> None:
         load(tmp_path / "nowhere.safetensors")
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(ValueError, match=r"listener\.safetensors"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ("{", "'config' in its metadata is not JSON"),
+        ("[]", "'width' .* is None"),
+        ('{"width": 8, "dilations": [1]}', "'inner' .* is None"),
+        ('{"width": 8, "inner": 8, "dilations": 1}', "'dilations' .* is 1"),
+        ('{"width": 8, "inner": 8, "dilations": [1]}', "tensor 'more' is not known"),
+    ],
+)
+def test_faults_of_the_metadata_name_the_file(tmp_path: Path, sizes: str, message: str) -> None:
+    path = tmp_path / "listener.safetensors"
+    save_file({"more": torch.zeros(1)}, path, {"config": sizes})
+    with pytest.raises(ValueError, match=rf"listener\.safetensors: .*{message}"):
         load(path)

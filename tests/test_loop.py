@@ -16,8 +16,10 @@ from engine.fake import NEVER, FakeEngine, FakeVoice
 from scorers.fake import FakeScorer, FakeTaste
 from search import ChunkSearch, SearchConfig, SearchFailed, SearchInterrupted, SearchResult, SpeechRequest
 from search.config import WHOLE_UTTERANCE
+from search.protocols import Chunk
 from search.record import Candidates
 from search.state import BranchCache
+from search.track import Track, hear_all
 
 TEXT = SpeechRequest("one two three four five six", id="six")
 NAN, INF = math.nan, math.inf
@@ -642,3 +644,26 @@ def test_slow_parts_are_accounted_for_where_they_are_slow() -> None:
     for result, slow in ((engine, "tts_codec_seconds"), (scorer, "scoring_seconds")):
         assert result.performance[slow] >= 0.008
         assert result.performance["search_wall_seconds"] >= result.performance[slow]
+
+
+# --- what is refused before anything runs, and broken samples ----------------------------------------------------
+
+
+def test_a_text_or_a_dictionary_is_answered_with_what_to_give() -> None:
+    with pytest.raises(TypeError, match=r"requests: 'hello' is a str; give SpeechRequest\(text=\.\.\.\)"):
+        search().generate("hello")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"config: {'n': 4} is a dict; give a SearchConfig"):
+        search().generate(TEXT, {"n": 4})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [NAN, INF])
+def test_samples_that_are_not_finite_stop_the_search_and_padding_does_not(value: float) -> None:
+    track = Track(TEXT, 0, SearchConfig(n=2), limit=10, hop=4, frame_rate=FakeCodec().frame_rate)
+    frames, finished = torch.zeros(2, 3, 1, dtype=torch.int64), torch.zeros(2, dtype=torch.bool)
+    chunk = Chunk(frames, torch.tensor([3, 2]), finished)
+    pcm = torch.zeros(2, 12)
+    pcm[1, 8] = value
+    assert hear_all([track], chunk, pcm, "fake").tolist() == [3, 2]
+    pcm[1, 7] = value
+    with pytest.raises(RuntimeError, match="engine 'fake': samples of candidate 1 are not finite"):
+        hear_all([track], chunk, pcm, "fake")

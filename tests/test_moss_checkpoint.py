@@ -112,6 +112,14 @@ def integers(weights: Weights) -> None:
     weights["transformer.norm.weight"] = torch.ones(32, dtype=torch.int64)
 
 
+def not_a_number(weights: Weights) -> None:
+    weights["transformer.norm.weight"][3] = torch.nan
+
+
+def infinite(weights: Weights) -> None:
+    weights[EMBEDDING][1, 2] = torch.inf
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -122,6 +130,8 @@ def integers(weights: Weights) -> None:
         (more_books, r"audio_embeddings\.3\.weight has no place .* different checkpoints"),
         (untied, r"audio_lm_heads\.1\.weight and audio_embeddings\.1\.weight differ"),
         (integers, r"transformer\.norm\.weight is stored as I64; allowed are F16, BF16, F32"),
+        (not_a_number, r"model\.safetensors: transformer\.norm\.weight holds values that are not finite"),
+        (infinite, r"model\.safetensors: audio_embeddings\.1\.weight holds values that are not finite"),
     ],
 )
 def test_a_mismatch_names_the_tensor_and_the_cure(

@@ -111,3 +111,6 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
     path.write_text('{"model_type": "qwen3"}')
     with pytest.raises(ConfigError, match=r"config\.json: model_type is 'qwen3'"):
         MossConfig.load(path)
+    path.write_text("[]")
+    with pytest.raises(ConfigError, match=r"config\.json: a list is no configuration"):
+        MossConfig.load(path)

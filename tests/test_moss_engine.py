@@ -12,7 +12,7 @@ from engine.moss.config import MossConfig
 from engine.moss.engine import MossEngine
 from engine.registry import load_engine
 from scorers.fake import FakeScorer
-from search import SpeechRequest
+from search import ChunkSearch, SpeechRequest
 from search.config import Sampling
 from tests.contracts import Laws, Subject
 from tests.tiny import tiny_moss, tiny_moss_config, tiny_moss_network
@@ -70,6 +70,14 @@ def test_prompts_that_do_not_fit_are_refused(engine: MossEngine, fields: dict[st
         engine.open([request(3), request(3, **fields)], 2, Sampling())
 
 
+@pytest.mark.parametrize(
+    "fields", [{"prompt": rows(3).float()}, {"prompt": None, "unconditional": rows(3)}, {"prompt": None}]
+)
+def test_a_bad_prompt_is_refused_before_a_search_starts(engine: MossEngine, fields: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="prompt"):
+        ChunkSearch(engine, FakeScorer()).stream(request(3, **fields))
+
+
 def test_guidance_needs_the_other_side_in_every_request(engine: MossEngine) -> None:
     both, one = request(3, unconditional=rows(2)), request(4)
     with pytest.raises(ValueError, match=r"guidance: 2 .* 1 of 2 requests do not have"):
@@ -113,6 +121,8 @@ def test_the_registry_lists_what_there_is(tmp_path: Path) -> None:
         load_engine("mos")
     with pytest.raises(ValueError, match="'voice:x' is not known"):
         load_engine("voice:x")
+    with pytest.raises(TypeError, match="engine: None is a NoneType"):
+        load_engine(None)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="nowhere', which does not exist"):
         load_engine(f"moss:{tmp_path / 'nowhere'}")
 

@@ -80,12 +80,14 @@ class BuiltinCodecStream:
         real = torch.arange(length * FRAME, device=codes.device) < chunk.lengths.to(codes.device)[:, None] * FRAME
         return samples.where(real, 0.0)
 
+    @torch.inference_mode()
     def fork(self, parents: Tensor) -> None:
         """Row `(b, i)` goes on as a copy of old row `(b, parents[b, i])`; int64 [B, N]. Identity copies nothing."""
         if tuple(parents.shape) != self._shape:
             raise ValueError(f"codec fork: parents has shape {tuple(parents.shape)}; {self._shape} is needed")
         fork_rows(self._open_state(), parents)
 
+    @torch.inference_mode()
     def commit(self, frames: Tensor) -> None:
         """The oldest `frames[b]` uncommitted frames are now equal in all rows of request b; int64 [B]."""
         self._open_state().cache.commit(frames)
@@ -163,7 +165,7 @@ class BuiltinCodec:
 
         Raises:
             FileNotFoundError: one of the files is missing.
-            ValueError: a file is damaged, or a tensor is not there or has another shape; names the file and the tensor.
+            ValueError: a file is damaged, or a tensor is missing, of another shape or not finite; names both.
         """
         config, weights = folder / "config.json", folder / "model.safetensors"
         for path in (config, weights):
@@ -179,6 +181,8 @@ class BuiltinCodec:
             found = tuple(stored[name].shape) if name in stored else "missing"
             if found != tuple(tensor.shape):
                 raise ValueError(f"codec: {weights}: tensor {name} is {found}; {tuple(tensor.shape)} is needed")
+            if not bool(stored[name].isfinite().all()):
+                raise ValueError(f"codec: {weights}: tensor {name} holds values that are not finite")
         unknown = sorted(stored.keys() - expected.keys())
         if unknown:
             raise ValueError(f"codec: {weights}: tensor {unknown[0]} is not known to this codec")
@@ -208,13 +212,20 @@ def read_config(path: Path) -> DecoderConfig:
     """The decoder's sizes from `config.json`; `ValueError` names what is wrong in it."""
     try:
         read: Any = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"codec: {path} is not JSON: {error}") from error
     if not isinstance(read, dict) or read.get("format") != FORMAT or not isinstance(read.get("decoder"), dict):
         raise ValueError(f"codec: {path} is not a {FORMAT} configuration")
+    if read.get("sample_rate") != SAMPLE_RATE:
+        raise ValueError(f"codec: {path}: sample_rate is {read.get('sample_rate')!r}; {SAMPLE_RATE} is needed")
     known = {part.name for part in fields(DecoderConfig)}
-    unknown = sorted(read["decoder"].keys() - known)
+    unknown, missing = sorted(read["decoder"].keys() - known), sorted(known - read["decoder"].keys())
     if unknown:
         allowed = ", ".join(sorted(known))
         raise ValueError(f"codec: {path}: decoder setting {unknown[0]!r} is not known; known are {allowed}")
-    return DecoderConfig(**read["decoder"])
+    if missing:
+        raise ValueError(f"codec: {path}: decoder setting {missing[0]!r} is missing")
+    try:
+        return DecoderConfig(**read["decoder"])
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error

@@ -43,4 +43,9 @@ def load_voice(
             f"{folder / 'config.json'}: audio_codebook_sizes is {list(config.codebook_sizes)}, "
             f"the codec's books have {codec.book_sizes} codes: they were not trained together"
         )
+    if codec.sample_rate != config.sample_rate:
+        raise ValueError(
+            f"{folder / 'config.json'}: sampling_rate is {config.sample_rate}, the codec's is {codec.sample_rate}: "
+            "they were not trained together"
+        )
     return MossEngine(load_network(folder, dtype, device), codec, name=name, prompts=BuiltinPrompt(config))

@@ -33,7 +33,7 @@ def load_network(folder: Path, dtype: torch.dtype = torch.float32, device: torch
 
     Raises:
         ConfigError: `config.json` is missing or asks for something that is not implemented.
-        CheckpointError: a weight file is missing, truncated, or disagrees with `config.json`.
+        CheckpointError: a weight file is missing, truncated, not finite, or disagrees with `config.json`.
     """
     config = MossConfig.load(folder / "config.json")
     with torch.device("meta"):
@@ -91,6 +91,8 @@ class _StoredTensor:
         if kind not in _FLOATS:
             raise CheckpointError(f"{self._path}: {self._name} is stored as {kind}; allowed are {', '.join(_FLOATS)}")
         tensor: Tensor = self._file.get_tensor(self._name)
+        if not bool(tensor.isfinite().all()):
+            raise CheckpointError(f"{self._path}: {self._name} holds values that are not finite: {_DOWNLOAD}")
         return tensor
 
 

@@ -127,6 +127,8 @@ class MossConfig:
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> MossConfig:
         """Build from the parsed JSON object; unknown fields are ignored, unimplemented values raise `ConfigError`."""
+        if not isinstance(raw, Mapping):
+            raise ConfigError(f"a {type(raw).__name__} is no configuration: an object is needed")
         top = Fields(raw, "")
         top.require("model_type", MODEL_TYPE)
         top.require("tie_word_embeddings", True, default=True)

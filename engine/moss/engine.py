@@ -61,7 +61,8 @@ class MossEngine:
         )
 
     def budget(self, request: SpeechRequest) -> int:
-        """Frames that a sane reading of the text can take."""
+        """Frames that a sane reading of the text can take; raises `ValueError` where `open` would for this request."""
+        self._prompt(request)
         return self._prompts.budget(request)
 
     def _prompt(self, request: SpeechRequest) -> Prompt:
