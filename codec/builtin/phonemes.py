@@ -53,7 +53,7 @@ def phonemize(text: str) -> Phonemes:
     vocabulary = _front_end().vocabulary
     words = [(word, tuple(vocabulary[sound] for sound in sounds)) for word, sounds in _words(_front_end().pieces(text))]
     if not words:
-        raise NothingToSayError(f"text: {text!r} has nothing to say; give at least one English word")
+        raise NothingToSayError(f"text: {text[:40]!r} has nothing to say; give at least one English word")
     return Phonemes((PAD, *(symbol for _, symbols in words for symbol in symbols), PAD), tuple(words))
 
 
@@ -82,7 +82,9 @@ class _FrontEnd:
             try:
                 tokens = self._rules.phonemize_tokens(self._rules.tokenize(self._normalize(sentence)))
             except Exception as error:
-                raise ValueError(f"text: {sentence!r} cannot be read ({error!r}); put the odd part in words") from error
+                raise ValueError(
+                    f"text: {sentence[:40]!r} cannot be read ({type(error).__name__}); put the odd part in words"
+                ) from error
             for token in tokens:
                 _check_script(text, token.text)
                 sounds = "".join(sound for sound in token.phonemes or "" if sound in self.vocabulary)
@@ -99,7 +101,9 @@ def _check_script(text: str, token: str) -> None:
     """The rules skip what they cannot read, or invent a reading: better to say so."""
     for letter in token:
         if letter.isalpha() and "LATIN" not in unicodedata.name(letter, ""):
-            raise ValueError(f"text: {token!r} in {text!r} is not in Latin letters; this voice reads English only")
+            raise ValueError(
+                f"text: {token[:40]!r} in {text[:40]!r} is not in Latin letters; this voice reads English only"
+            )
 
 
 def _words(pieces: Iterable[_Piece]) -> list[_Piece]:

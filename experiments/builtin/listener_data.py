@@ -4,7 +4,6 @@ One layout for all sources (teacher, codec, language model samples), so that a c
 not know a network; it knows that a recogniser must not learn which words follow each other.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,12 +130,6 @@ def symbol_seconds(paths: Sequence[Path]) -> NDArray[np.float32]:
         np.add.at(total, stored["symbols"], (stored["symbol_ends"] - starts) * 0.01)
         np.add.at(count, stored["symbols"], 1)
     return (total / np.maximum(count, 1)).astype(np.float32)
-
-
-def texts_of(path: Path) -> list[str]:
-    """The texts beside a shard."""
-    lines = path.with_suffix(".jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line)["text"] for line in lines]
 
 
 def whole(clips: Clips, place: int) -> Utterance:

@@ -17,7 +17,6 @@ HOP = 240
 MELS = 80
 HOPS_PER_STEP = 2
 STEP = HOP * HOPS_PER_STEP
-STEP_SECONDS = STEP / SAMPLE_RATE
 WINDOW = 1024
 _BEFORE = WINDOW // 2  # a window starts this far before its hop
 _STEP_SPAN = HOP + WINDOW - _BEFORE  # samples after a step's start that its second window still needs

@@ -30,11 +30,6 @@ def class_of(symbol: int) -> int:
     return _CLASS.get(_SAME_SOUND.get(symbol, symbol), 0)
 
 
-def classes_of(symbols: Iterable[int]) -> list[int]:
-    """Classes of the sounds among `symbols`, in order; everything else is left out."""
-    return [found for symbol in symbols if (found := class_of(symbol))]
-
-
 def spelled(classes: Iterable[int]) -> str:
     """Phonemes for people, such as `kˈæt` without its stress mark: `kæt`."""
     return "".join(LETTERS[found] for found in classes)
