@@ -1,4 +1,4 @@
-"""The codec's gate: word error rate and DNSMOS of the development sentences after resynthesis from their true codes.
+"""The codec's gate: word error rate and DNSMOS of the teacher, and of resynthesis from the true codes of its speech.
 
 Judged by Whisper base and DNSMOS, which no training sees. It does not judge a language model, whose codes would be
 samples. Text is compared in the spoken form of one named normaliser.
@@ -18,6 +18,7 @@ import numpy as np
 import soxr
 import torch
 from faster_whisper import WhisperModel
+from hibari import Hibari
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 from speechmos import dnsmos
@@ -108,6 +109,8 @@ def main() -> None:
     texts = [json.loads(line)["text"] for line in lines]
     codes = utterances(arguments.work / f"{arguments.set}_tokens.safetensors")[: arguments.count]
     judges = Judges(arguments.whisper, arguments.threads)
+    teacher = Hibari()
+    LOG.info("teacher: %s", json.dumps(judges.report(texts, [teacher(text, seed=0) for text in texts])))
     for name, one in (("with residual books", codec), ("without", without_residual(codec))):
         report = judges.report(texts, [one.decode(frames).numpy() for frames in codes])
         LOG.info("%s: %s", name, json.dumps(report))
