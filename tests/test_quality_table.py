@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from experiments.builtin.quality import read_lines, summarise, table
+from experiments.builtin.quality import restore_lines, summarise, table
 
 
 def judged(**changes: Any) -> dict[str, Any]:
@@ -44,7 +44,15 @@ def test_word_errors_are_pooled_over_words_and_speed_over_audio() -> None:
     assert "| 25.0 | 67 | 2.67 | 33.3 | 0.30 | 0.60 |" in table([row])
 
 
+def test_a_take_without_audio_has_no_first_audio() -> None:
+    assert summarise("plain", [judged(), judged(seconds=0.0, first_commit_seconds=None)]).first_commit_seconds == 0.5
+    row = summarise("plain", [judged(first_commit_seconds=None)])
+    assert row.first_commit_seconds is None
+    assert table([row]).endswith("| 0.50 | - |")
+
+
 def test_a_line_cut_short_by_an_interruption_is_judged_again(tmp_path: Path) -> None:
     path = tmp_path / "utterances.jsonl"
     path.write_text('{"configuration": "plain"}\n{"configuration": "sea', encoding="utf-8")
-    assert read_lines(path) == [{"configuration": "plain"}]
+    assert restore_lines(path) == [{"configuration": "plain"}]
+    assert path.read_text(encoding="utf-8") == '{"configuration": "plain"}\n'

@@ -18,7 +18,7 @@ import jiwer
 import torch
 
 from engine.registry import load_engine
-from experiments.builtin.quality import read_lines, summarise, table
+from experiments.builtin.quality import restore_lines, summarise, table
 from experiments.builtin.resynthesis import NORMALISER, Judges, spoken_words
 from scorers.registry import load_scorer
 from search import ChunkSearch, SpeechRequest
@@ -79,7 +79,7 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     path = arguments.out / "utterances.jsonl"
     run = {"engine": arguments.engine, "scorer": arguments.scorer, "normaliser": NORMALISER, **settings}
-    judged = [one for one in read_lines(path) if one["run"] == run]
+    judged = [one for one in restore_lines(path) if one["run"] == run]
     done = {(one["configuration"], one["seed"], one["text"]) for one in judged}
     search.generate(SpeechRequest(text=sentences[0]), n=1)  # the first call pays for memory and caches
     takes = itertools.product(arguments.seeds, arguments.configurations, sentences)

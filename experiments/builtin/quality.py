@@ -23,12 +23,16 @@ class Row:
     mos: float
     frame_limit: float
     real_time_factor: float
-    first_commit_seconds: float
+    first_commit_seconds: float | None
 
 
 def summarise(configuration: str, judged: Iterable[dict[str, Any]]) -> Row:
-    """One row of the table; errors are pooled over all words, speed is wall time over seconds of audio."""
+    """One row of the table; errors are pooled over all words, speed is wall time over seconds of audio.
+
+    A take without audio has no first audio, and is left out of that figure.
+    """
     found = list(judged)
+    waits = [one["first_commit_seconds"] for one in found if one["first_commit_seconds"] is not None]
     audio = sum(one["seconds"] for one in found)
     return Row(
         configuration=configuration,
@@ -38,7 +42,7 @@ def summarise(configuration: str, judged: Iterable[dict[str, Any]]) -> Row:
         mos=fmean(one["mos"] for one in found),
         frame_limit=100.0 * fmean(one["status"] == "hit_frame_limit" for one in found),
         real_time_factor=sum(one["wall_seconds"] for one in found) / audio,
-        first_commit_seconds=median(one["first_commit_seconds"] for one in found),
+        first_commit_seconds=median(waits) if waits else None,
     )
 
 
@@ -50,13 +54,17 @@ def table(rows: Iterable[Row]) -> str:
     ]
     lines += [
         f"| {NAMES[row.configuration]} | {row.word_error_rate:.1f} | {row.perfect:.0f} | {row.mos:.2f} "
-        f"| {row.frame_limit:.1f} | {row.real_time_factor:.2f} | {row.first_commit_seconds:.2f} |"
+        f"| {row.frame_limit:.1f} | {row.real_time_factor:.2f} | {_seconds(row.first_commit_seconds)} |"
         for row in rows
     ]
     return "\n".join(lines)
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def restore_lines(path: Path) -> list[dict[str, Any]]:
     """What an earlier run has judged; a last line that was cut short is removed from the file."""
     if not path.exists():
         return []
