@@ -38,7 +38,7 @@ def subject_of(voice: Engine, listener: Scorer) -> Subject:
         listener,
         REQUESTS,
         max_seconds=1.0,
-        pcm_tolerance=1e-4,
+        pcm_tolerance=1e-5,
         score_tolerance=1e-3,
         examples=2,
         shrink=False,
@@ -52,7 +52,7 @@ class TestVoice(Laws):
 
 
 class TestCodec(CodecLaws):
-    tolerance = 1e-4
+    tolerance = 1e-5
     examples = 5
 
     @pytest.fixture
