@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from experiments.builtin.quality import restore_lines, summarise, table
+from experiments.builtin.quality import digest, restore_lines, summarise, table
 
 
 def judged(**changes: Any) -> dict[str, Any]:
@@ -49,6 +49,18 @@ def test_a_take_without_audio_has_no_first_audio() -> None:
     row = summarise("plain", [judged(first_commit_seconds=None)])
     assert row.first_commit_seconds is None
     assert table([row]).endswith("| 0.50 | - |")
+
+
+def test_the_digest_follows_every_file(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("codec", "voice", "listener")]
+    for path in paths:
+        path.write_bytes(b"old")
+    digests = {digest(paths)}
+    for path in paths:
+        path.write_bytes(b"new")
+        digests.add(digest(paths))
+    assert len(digests) == 4
+    assert all(len(found) == 12 for found in digests)
 
 
 def test_a_line_cut_short_by_an_interruption_is_judged_again(tmp_path: Path) -> None:

@@ -17,14 +17,19 @@ from typing import Any
 import jiwer
 import torch
 
+from codec.builtin import codec
+from engine.builtin import voice
 from engine.registry import load_engine
-from experiments.builtin.quality import restore_lines, summarise, table
+from experiments.builtin.quality import digest, restore_lines, summarise, table
 from experiments.builtin.resynthesis import NORMALISER, Judges, spoken_words
+from scorers.builtin import weights as listener
 from scorers.registry import load_scorer
 from search import ChunkSearch, SpeechRequest
 from search.config import WHOLE_UTTERANCE
 
 HERE = Path(__file__).parent
+SHIPPED_WEIGHTS = (codec.SHIPPED / "model.safetensors", voice.SHIPPED / "model.safetensors", listener.WEIGHTS)
+"""Takes of other weights are not resumed, nor pooled with these."""
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "plain": {"n": 1},
     "search": {"n": 8},
@@ -78,7 +83,8 @@ def main() -> None:
     judges = Judges(arguments.whisper, arguments.threads)
     arguments.out.mkdir(parents=True, exist_ok=True)
     path = arguments.out / "utterances.jsonl"
-    run = {"engine": arguments.engine, "scorer": arguments.scorer, "normaliser": NORMALISER, **settings}
+    names = {"engine": arguments.engine, "scorer": arguments.scorer, "normaliser": NORMALISER}
+    run = {**names, "weights": digest(SHIPPED_WEIGHTS), **settings}
     judged = [one for one in restore_lines(path) if one["run"] == run]
     done = {(one["configuration"], one["seed"], one["text"]) for one in judged}
     search.generate(SpeechRequest(text=sentences[0]), n=1)  # the first call pays for memory and caches

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -62,6 +63,14 @@ def table(rows: Iterable[Row]) -> str:
 
 def _seconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
+
+
+def digest(paths: Iterable[Path]) -> str:
+    """Twelve hex digits of the SHA-256 of what the files hold, in their order."""
+    found = hashlib.sha256()
+    for path in paths:
+        found.update(hashlib.sha256(path.read_bytes()).digest())
+    return found.hexdigest()[:12]
 
 
 def restore_lines(path: Path) -> list[dict[str, Any]]:
