@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from engine.moss.network import causal_attention
+from engine.moss.layers import causal_attention
 from experiments.builtin.corruption import PHONE_BOOKS, corrupt
 from experiments.builtin.language_loss import GuidedAttention, depth_hidden
 from experiments.builtin.muon import orthogonalised

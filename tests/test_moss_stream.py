@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.moss.network import MossNetwork, causal_attention
+from engine.moss.layers import causal_attention
+from engine.moss.network import MossNetwork
 from engine.moss.prompt import Prompt
 from engine.moss.stream import MossStream, RandomDraws
 from search.config import Sampling

@@ -8,32 +8,41 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine.moss.network import MossNetwork
+from engine.moss.frames import FrameNetwork
 
 
 class DepthPass:
-    """The depth decoder over one frame of `rows` rows: `begin` with the global hidden, then `step` with each code.
+    """The depth decoder over one frame of `rows` rows: `begin`, then `decide`, then `step` with each code.
 
-    Keys and values are `[layers, 2, rows, heads, q, d]`; attention reads depths 0 to the current one.
+    Keys and values are `[layers, 2, rows, heads, D, d]`; attention reads depths 0 to the current one.
     """
 
-    def __init__(self, network: MossNetwork, rows: int) -> None:
-        config = network.config
-        weight = network.transformer.norm.weight
-        shape = (config.local.layers, 2, rows, config.local.heads, config.books, config.local_head_dim)
+    def __init__(self, network: FrameNetwork, rows: int) -> None:
+        config, decoder = network.config, network.local_transformer
+        weight = network.text_embedding.weight
+        shape = (config.local.layers, 2, rows, config.local.heads, decoder.depths, decoder.head_dim)
         self._network = network
         self._cache = torch.empty(shape, dtype=weight.dtype, device=weight.device)
-        self._depth = 0
-        self._scale = config.local_head_dim**-0.5
+        self._depth = self._book = 0
+        self._scale = decoder.head_dim**-0.5
 
     def begin(self, hidden: Tensor) -> Tensor:
-        """Global hidden `[rows, H]` -> depth hidden `[rows, H]` of depth 0: the stop head and audio head 0 read it."""
+        """Global hidden `[rows, H]` -> depth hidden `[rows, H]` of depth 0, which the stop head reads."""
         assert self._depth == 0, "a frame begins once"
-        return self._advance(hidden)
+        self._hidden = self._advance(hidden)
+        return self._hidden
+
+    def decide(self, text: Tensor) -> Tensor:
+        """Text ids int64 `[rows]` that the stop decision chose -> depth hidden `[rows, H]` for audio head 0."""
+        if self._network.decision_depths:
+            return self._advance(self._network.text_embedding(text))
+        return self._hidden
 
     def step(self, codes: Tensor) -> Tensor:
         """Codes int64 `[rows]` of the book just drawn -> depth hidden `[rows, H]` that the next book's head reads."""
-        return self._advance(self._network.audio_embeddings[self._depth - 1](codes))
+        inputs = self._network.audio_embeddings[self._book](codes)
+        self._book += 1
+        return self._advance(inputs)
 
     def _advance(self, inputs: Tensor) -> Tensor:
         hidden: Tensor = self._network.local_transformer(inputs.unsqueeze(1), self._depth, self._attend)

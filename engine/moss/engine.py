@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.moss.network import MossNetwork
+from engine.moss.frames import FrameNetwork
 from engine.moss.prompt import Prompt, PromptBuilder, ReadyPrompts, ready_prompt
 from engine.moss.stream import MossStream, RandomDraws
 from search.config import Sampling
@@ -28,7 +28,7 @@ class MossEngine:
 
     def __init__(
         self,
-        network: MossNetwork,
+        network: FrameNetwork,
         codec: Codec,
         *,
         name: str,
@@ -42,7 +42,7 @@ class MossEngine:
             )
         self.name, self.codec = name, codec
         self.sample_rate, self.frame_rate, self.hop = codec.sample_rate, codec.frame_rate, codec.hop
-        self.device = network.transformer.norm.weight.device
+        self.device = network.text_embedding.weight.device
         self._network = network
         self._prompts = prompts or ReadyPrompts()
         self._default_guidance = default_guidance

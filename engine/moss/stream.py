@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from engine.moss.depth import DepthPass
-from engine.moss.network import MossNetwork
+from engine.moss.frames import FrameNetwork
 from engine.moss.prompt import Prompt
 from search.config import Sampling
 from search.noise import RowNoise
@@ -68,12 +69,12 @@ class MossState:
     frame: int = shared()  # frames generated so far
 
 
-def read_prompts(network: MossNetwork, prompts: Sequence[Tensor], n: int) -> tuple[BranchCache, Tensor]:
+def read_prompts(network: FrameNetwork, prompts: Sequence[Tensor], n: int) -> tuple[BranchCache, Tensor]:
     """Read prompts (one int64 `[L, 1 + q]` a group) once each, for all N rows.
 
     Returns the cache and the hidden states `[G, L, H]` of all prompt rows; those beyond a prompt's length are padding.
     """
-    backbone, weight = network.config.backbone, network.transformer.norm.weight
+    backbone, weight = network.config.backbone, network.text_embedding.weight
     cache = BranchCache(
         layers=backbone.layers,
         groups=len(prompts),
@@ -85,14 +86,15 @@ def read_prompts(network: MossNetwork, prompts: Sequence[Tensor], n: int) -> tup
     )
     rows = pad_sequence(list(prompts), batch_first=True, padding_value=0).to(weight.device)  # [G, L, 1 + q]
     step = cache.prefill(torch.tensor([len(prompt) for prompt in prompts]))
-    return cache, network.transformer(network.embed(rows), step.positions, step.attend)
+    hidden: Tensor = network.transformer(network.embed(rows), step.positions, step.attend)
+    return cache, hidden
 
 
 class MossStream:
     """The engine stream of the layout; all of its state is one `MossState`."""
 
     def __init__(
-        self, network: MossNetwork, prompts: Sequence[Prompt], n: int, draws: Draws, *, guidance: float, penalty: float
+        self, network: FrameNetwork, prompts: Sequence[Prompt], n: int, draws: Draws, *, guidance: float, penalty: float
     ) -> None:
         """Read every prompt once; the unconditional ones too, which all must have, unless `guidance` is 1."""
         self._network, self._draws = network, draws
@@ -109,7 +111,8 @@ class MossStream:
         cache, hidden = read_prompts(self._network, prompts, self._n)
         last = torch.stack([hidden[group, len(prompt) - 1] for group, prompt in enumerate(prompts)])
         rows, device = self._batch * self._n, hidden.device
-        sizes = self._network.config.codebook_sizes if self._penalty != 1.0 else ()
+        network, penalised = self._network, self._penalty != 1.0
+        sizes = network.config.codebook_sizes[: network.spoken_books] if penalised else ()
         return MossState(
             cache=cache,
             hidden=last.repeat_interleave(self._n, 0),
@@ -126,8 +129,11 @@ class MossStream:
         return self._state
 
     def advance(self, frames: int) -> Chunk:
-        """Generate up to `frames` frames, int64 `[R, T, q]`; T is smaller only where all rows have finished."""
-        state, config = self.state, self._network.config
+        """Generate up to `frames` frames, int64 `[R, T, q]`; T is smaller only where all rows have finished.
+
+        q counts the books that the network speaks.
+        """
+        state, network = self.state, self._network
         self._draws.prepare(state.frame, frames)
         lengths = torch.zeros(len(state.finished), dtype=torch.int64, device=state.hidden.device)
         made: list[Tensor] = []
@@ -139,7 +145,7 @@ class MossStream:
             lengths += ~state.finished
             self._read(state, codes)
             state.frame += 1
-        empty = lengths.new_full((len(lengths), 0, config.books), config.audio_pad)
+        empty = lengths.new_full((len(lengths), 0, network.spoken_books), network.config.audio_pad)
         return Chunk(torch.stack(made, 1) if made else empty, lengths, state.finished.clone())
 
     def fork(self, parents: Tensor) -> None:
@@ -161,8 +167,10 @@ class MossStream:
         )
         if bool(state.finished.all()):
             return None
+        go_on, stop = network.stop_candidates()
+        hidden = depth.decide(torch.where(state.finished, stop, go_on).repeat(self._sides))
         codes: list[Tensor] = []
-        for book, head in enumerate(network.audio_lm_heads):
+        for book, head in enumerate(network.audio_lm_heads[: network.spoken_books]):
             if book:
                 hidden = depth.step(codes[-1].repeat(self._sides))
             logits = self._guided(head(hidden).float())
@@ -182,8 +190,9 @@ class MossStream:
 
     def _read(self, state: MossState, codes: Tensor) -> None:
         """The global step on the new rows, both sides alike; requests whose rows have all finished stay as they are."""
-        ids = self._network.config.ids
-        text = torch.where(state.finished, ids.pad, ids.assistant_slot)
+        config = self._network.config
+        text = torch.where(state.finished, config.ids.pad, config.ids.assistant_slot)
+        codes = F.pad(codes, (0, config.books - codes.shape[1]), value=config.audio_pad)
         rows = torch.cat([text[:, None], codes], 1).repeat(self._sides, 1)
         done = state.finished.view(self._batch, self._n).all(1)
         active = ~done.repeat(self._sides) if bool(done.any()) else None

@@ -1,4 +1,4 @@
-"""Watches a MOSS network while a stream drives it: hidden states, keys and values, logits, and foreign decisions.
+"""Watches a network of the MOSS family while a stream drives it: hidden states, keys and values, logits, decisions.
 
 The network runs as it always does; hooks only look on. It does not know what the numbers should be.
 """
@@ -11,7 +11,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from engine.moss.network import GlobalAttention, GlobalBlock, MossNetwork
+from engine.moss.frames import FrameNetwork
+from engine.moss.gpt2 import Gpt2Attention, Gpt2Block
+from engine.moss.network import GlobalAttention, GlobalBlock
 from engine.moss.stream import Draws
 from search.sampling import filtered
 from search.state import Attend
@@ -26,7 +28,7 @@ class Recorder:
         depth: hidden states of the depth decoder `[rows, D, H]`.
     """
 
-    def __init__(self, network: MossNetwork) -> None:
+    def __init__(self, network: FrameNetwork) -> None:
         count = network.config.backbone.layers
         self._network = network
         self._handles: list[Any] = []
@@ -37,10 +39,13 @@ class Recorder:
 
     def __enter__(self) -> Self:
         network = self._network
-        for index, block in enumerate(network.transformer.layers):
-            assert isinstance(block, GlobalBlock)
+        parts = list(network.transformer.modules())
+        blocks = [part for part in parts if isinstance(part, (GlobalBlock, Gpt2Block))]
+        for index, block in enumerate(blocks):
             self._handles.append(block.register_forward_pre_hook(self._keep_input(index)))
-            self._handles.append(block.self_attn.register_forward_pre_hook(self._watch_attention))
+        for part in parts:
+            if isinstance(part, (GlobalAttention, Gpt2Attention)):
+                self._handles.append(part.register_forward_pre_hook(self._watch_attention))
         self._handles.append(network.transformer.register_forward_hook(self._keep_output(self.layers[-1])))
         self._handles.append(network.local_transformer.register_forward_hook(self._keep_output(self.depth)))
         return self
@@ -64,7 +69,7 @@ class Recorder:
 
         return hook
 
-    def _watch_attention(self, _module: GlobalAttention, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _watch_attention(self, _module: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         *others, attend = arguments
         return (*others, self._watched(attend))
 
