@@ -127,8 +127,8 @@ def infinite(weights: Weights) -> None:
         (missing_pair, r"audio_embeddings\.1\.weight of shape \[24, 32\] is missing"),
         (wrong_shape, r"model\.safetensors: .*k_proj\.weight has shape \[32, 32\], config\.json asks for \[16, 32\]"),
         (smaller_book, r"audio_embeddings\.1\.weight has shape \[23, 32\], config\.json asks for \[24, 32\]"),
-        (more_books, r"audio_embeddings\.3\.weight has no place .* different checkpoints"),
-        (untied, r"audio_lm_heads\.1\.weight and audio_embeddings\.1\.weight differ"),
+        (more_books, r"model\.safetensors: .*audio_embeddings\.3\.weight has no place .* different checkpoints"),
+        (untied, r"audio_embeddings\.1\.weight and audio_lm_heads\.1\.weight differ.* tie_word_embeddings to false"),
         (integers, r"transformer\.norm\.weight is stored as I64; allowed are F16, BF16, F32"),
         (not_a_number, r"model\.safetensors: transformer\.norm\.weight holds values that are not finite"),
         (infinite, r"model\.safetensors: audio_embeddings\.1\.weight holds values that are not finite"),
@@ -171,3 +171,50 @@ def test_an_index_without_a_map_is_named(folder: Path) -> None:
     (folder / "model.safetensors.index.json").write_text("{}")
     with pytest.raises(CheckpointError, match=r"index\.json has no readable weight_map"):
         load_network(folder)
+
+
+def test_untied_heads_are_read_and_written_beside_their_embeddings(folder: Path, tmp_path: Path) -> None:
+    def part(weights: Weights) -> None:
+        both_copies(weights)
+        untied(weights)
+
+    tied = load_network(folder)
+    tied_head = tied.audio_lm_heads[1].weight.clone()
+    rewrite(folder, part)
+    raw = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(raw | {"tie_word_embeddings": False}))
+    network = load_network(folder)
+    assert torch.equal(network.audio_lm_heads[1].weight, tied_head + 1.0)
+    assert torch.equal(network.audio_embeddings[1].weight, tied_head)
+    save_network(network, tmp_path / "again")
+    assert same(load_network(tmp_path / "again").state_dict(), network.state_dict())
+    rewrite(folder, lambda weights: weights.pop(HEAD))
+    with pytest.raises(CheckpointError, match=r"audio_lm_heads\.1\.weight of shape \[24, 32\] is missing"):
+        load_network(folder)
+
+
+def test_a_damaged_shard_is_named(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
+    names = {"transformer.norm.weight": "model-00001-of-00002.safetensors", "a": "model-00002-of-00002.safetensors"}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
+    (folder / "model-00002-of-00002.safetensors").write_bytes(b"\x00" * 40)
+    with pytest.raises(CheckpointError, match=r"model-00002-of-00002\.safetensors is truncated .*: download"):
+        load_network(folder)
+
+
+def test_pickled_weights_are_not_read(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "model_bf16.pt")
+    with pytest.raises(
+        CheckpointError, match=r"model\.safetensors does not exist: .*pickled weights instead .model_bf16\.pt"
+    ):
+        load_network(folder)
+
+
+def test_weights_in_the_dtype_asked_for_stay_mapped_to_their_file(folder: Path) -> None:
+    """What is mapped shows the file: here, its bytes changed in place."""
+    network = load_network(folder)
+    path = folder / "model.safetensors"
+    with path.open("r+b") as file:
+        file.seek(int.from_bytes(path.read_bytes()[:8], "little") + 8)
+        file.write(b"\x00" * (path.stat().st_size - file.tell()))
+    assert not any(bool(weight.any()) for weight in network.state_dict().values())

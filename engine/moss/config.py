@@ -63,7 +63,8 @@ class SpecialIds:
 class MossConfig:
     """Everything the network and the generation loop need to know about a checkpoint.
 
-    `codec` names what turns the codes into sound: a hub id, or `BUILTIN_CODEC`.
+    `codec` names what turns the codes into sound: a hub id, or `BUILTIN_CODEC`. `tied`: every head is the embedding of
+    the same ids.
     """
 
     backbone: GlobalConfig
@@ -74,6 +75,7 @@ class MossConfig:
     sample_rate: int
     text_head_mode: str = "binary"
     codec: str = BUILTIN_CODEC
+    tied: bool = True
 
     def __post_init__(self) -> None:
         if not self.codebook_sizes or min(self.codebook_sizes) < 1:
@@ -131,9 +133,8 @@ class MossConfig:
             raise ConfigError(f"a {type(raw).__name__} is no configuration: an object is needed")
         top = Fields(raw, "")
         top.require("model_type", MODEL_TYPE)
-        top.require("tie_word_embeddings", True, default=True)
-        backbone_fields = _backbone_fields(raw)
-        backbone = _read_backbone(backbone_fields)
+        tied = top.flag("tie_word_embeddings", default=True)
+        backbone = _read_backbone(_backbone_fields(raw), tied)
         top.require("hidden_size", backbone.hidden, default=backbone.hidden)
         top.require("local_hidden_size", backbone.hidden, default=backbone.hidden)
         books = top.integer("n_vq")
@@ -149,6 +150,7 @@ class MossConfig:
             sample_rate=top.integer("sampling_rate"),
             text_head_mode=top.text("local_text_head_mode"),
             codec=top.text("audio_tokenizer_name_or_path", default=_USUAL_CODEC),
+            tied=tied,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -166,7 +168,7 @@ class MossConfig:
             "rms_norm_eps": self.backbone.norm_eps,
             "hidden_act": "silu",
             "attention_bias": False,
-            "tie_word_embeddings": True,
+            "tie_word_embeddings": self.tied,
         }
         local = {
             "model_type": "gpt2",
@@ -200,7 +202,7 @@ class MossConfig:
             "audio_tokenizer_name_or_path": self.codec,
             "local_transformer_layers": self.local.layers,
             "local_text_head_mode": self.text_head_mode,
-            "tie_word_embeddings": True,
+            "tie_word_embeddings": self.tied,
             "qwen3_config": backbone,
             "gpt2_config": local,
         }
@@ -214,11 +216,12 @@ def _backbone_fields(raw: Mapping[str, Any]) -> Fields:
     return Fields(Fields(raw, "").mapping(name), f"{name}.")
 
 
-def _read_backbone(fields: Fields) -> GlobalConfig:
+def _read_backbone(fields: Fields, tied: bool) -> GlobalConfig:
     fields.require("hidden_act", "silu", default="silu")
     fields.require("attention_bias", False, default=False)
     fields.require("use_sliding_window", False, default=False)
-    fields.require("tie_word_embeddings", True, default=True)
+    if tied:  # the whole checkpoint's word counts: the backbone by itself has no head to tie
+        fields.require("tie_word_embeddings", True, default=True)
     layers = fields.integer("num_hidden_layers")
     kinds = fields.values.get("layer_types") or []
     if any(kind != "full_attention" for kind in kinds):

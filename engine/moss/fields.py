@@ -53,6 +53,9 @@ class Fields:
             raise ConfigError(f"{self.prefix}{name} is {value!r}: a number above 0 is needed")
         return float(value)
 
+    def flag(self, name: str, default: bool) -> bool:
+        return bool(self._get(name, bool, "true or false", default))
+
     def text(self, name: str, default: str | None = None) -> str:
         return str(self._get(name, str, "a text", default))
 

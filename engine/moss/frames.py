@@ -48,7 +48,12 @@ class FrameNetwork(nn.Module):
         raise NotImplementedError
 
     def tie(self) -> None:
-        """Make every head share its embedding's Parameter; needed again after parameters have been replaced."""
+        """Make every head share its embedding's Parameter, unless the config keeps them apart.
+
+        Needed again after parameters have been replaced.
+        """
+        if not self.config.tied:
+            return
         self.text_lm_head.weight = self.text_embedding.weight
         for head, embedding in zip(self.audio_lm_heads, self.audio_embeddings, strict=True):
             head.weight = embedding.weight
