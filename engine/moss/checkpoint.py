@@ -20,7 +20,7 @@ from engine.moss.lora import Adapter
 from engine.moss.network import MossNetwork
 from engine.moss.weights import DOWNLOAD, WEIGHTS, CheckpointError, StoredTensor, open_tensors, others
 
-__all__ = ["CheckpointError", "load_network", "save_network", "tied_names"]
+__all__ = ["CheckpointError", "check_names", "load_network", "read_tied", "save_network", "tied_names"]
 
 
 def load_network(
@@ -53,9 +53,9 @@ def load_network(
     with ExitStack() as open_files:
         stored = open_tensors(folder, open_files)
         twins = {**pairs, **{embedding: head for head, embedding in pairs.items()}} if written.tied else {}
-        _check_names(folder, expected, stored, twins)
+        check_names(folder, expected, stored, twins)
         for name in expected.keys() - aliases.keys():
-            weight = _read(folder, name, expected[name].shape, stored, twins).to(device)
+            weight = read_tied(folder, name, expected[name].shape, stored, twins).to(device)
             weights[name] = (adapter.merged(name, weight) if adapter else weight).to(dtype)
     network.load_state_dict(weights | {head: weights[embedding] for head, embedding in aliases.items()}, assign=True)
     network.tie()
@@ -85,9 +85,10 @@ def tied_names(config: MossConfig) -> list[tuple[str, str]]:
     return [("text_lm_head.weight", "transformer.embed_tokens.weight"), *audio]
 
 
-def _check_names(
+def check_names(
     folder: Path, expected: Mapping[str, Tensor], stored: Mapping[str, StoredTensor], twins: Mapping[str, str]
 ) -> None:
+    """Raise `CheckpointError` unless what is expected is stored, under its own name or its twin's, and no more."""
     missing = [name for name in expected if name not in stored and twins.get(name) not in stored]
     if missing:
         raise CheckpointError(
@@ -102,7 +103,7 @@ def _check_names(
         )
 
 
-def _read(
+def read_tied(
     folder: Path, name: str, shape: torch.Size, stored: Mapping[str, StoredTensor], twins: Mapping[str, str]
 ) -> Tensor:
     """A tensor under its own name or its twin's; two copies of a tied one must be equal."""

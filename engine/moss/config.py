@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from engine.moss.fields import ConfigError, Fields
 
@@ -111,7 +111,7 @@ class MossConfig:
         return self.backbone.hidden // self.local.heads
 
     @classmethod
-    def load(cls, path: Path) -> MossConfig:
+    def load(cls, path: Path) -> Self:
         """Read a `config.json`; every problem is a `ConfigError` that names the file and the field."""
         try:
             raw = json.loads(path.read_text(encoding="utf-8"))
@@ -127,7 +127,7 @@ class MossConfig:
             raise ConfigError(f"{path}: {error}") from None
 
     @classmethod
-    def from_json(cls, raw: Mapping[str, Any]) -> MossConfig:
+    def from_json(cls, raw: Mapping[str, Any]) -> Self:
         """Build from the parsed JSON object; unknown fields are ignored, unimplemented values raise `ConfigError`."""
         if not isinstance(raw, Mapping):
             raise ConfigError(f"a {type(raw).__name__} is no configuration: an object is needed")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from engine.moss.config import GlobalConfig, LocalConfig, MossConfig, SpecialIds
 from engine.moss.fields import ConfigError, Fields
@@ -30,14 +30,13 @@ class NanoConfig(MossConfig):
     codec: str = _USUAL_CODEC
 
     @classmethod
-    def from_json(cls, raw: Mapping[str, Any]) -> NanoConfig:
+    def from_json(cls, raw: Mapping[str, Any]) -> Self:
         """Build from the parsed JSON object; unknown fields are ignored, unimplemented values raise `ConfigError`."""
         if not isinstance(raw, Mapping):
             raise ConfigError(f"a {type(raw).__name__} is no configuration: an object is needed")
         top = Fields(raw, "")
         top.require("model_type", MODEL_TYPE)
         top.require("model_architecture", ARCHITECTURE, default=ARCHITECTURE)
-        top.require("tie_word_embeddings", True, default=True)
         backbone = _read_backbone(Fields(top.mapping("gpt2_config"), "gpt2_config."))
         return cls(
             backbone=backbone,
@@ -53,6 +52,7 @@ class NanoConfig(MossConfig):
             audio_pad=top.integer("audio_pad_token_id"),
             sample_rate=top.integer("audio_tokenizer_sample_rate"),
             codec=top.text("audio_tokenizer_pretrained_name_or_path", default=_USUAL_CODEC),
+            tied=top.flag("tie_word_embeddings", default=True),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -88,6 +88,7 @@ class NanoConfig(MossConfig):
             "audio_tokenizer_sample_rate": self.sample_rate,
             "audio_tokenizer_pretrained_name_or_path": self.codec,
             "local_transformer_layers": self.local.layers,
+            "tie_word_embeddings": self.tied,
             "gpt2_config": gpt2,
         }
 
