@@ -10,8 +10,12 @@ from pathlib import Path
 
 from experiments.verify.compare import Check
 from experiments.verify.moss import verify_moss
+from experiments.verify.moss_nano import verify_moss_nano
 
-KINDS: dict[str, Callable[[Path], list[Check]]] = {"moss": verify_moss}
+KINDS: dict[str, Callable[[Path], list[Check]]] = {
+    "moss": verify_moss,
+    "moss-nano": verify_moss_nano,
+}
 
 
 def verify(kind: str, folder: Path) -> list[Check]:
