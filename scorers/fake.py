@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from scorers.heads import Term
 from search.noise import RowNoise
 from search.protocols import Scores
 from search.request import SpeechRequest
@@ -52,10 +53,13 @@ class FakeScorer:
     """See `FakeTaste`. Counts streams opened and closed."""
 
     name = "fake"
+    rereads = False
 
     def __init__(self, taste: FakeTaste | None = None, device: torch.device | str = "cpu") -> None:
         self.options = taste or FakeTaste()
         self.device = torch.device(device)
+        heard = Term("heard_seconds", meaning="audio so far")
+        self.terms = (heard, Term("prefix_wer", "lower", "by script")) if self.options.prefix_wer else (heard,)
         self.opened = self.closed = 0
 
     def open(self, requests: Sequence[SpeechRequest], n: int, sample_rate: int, hop: int) -> FakeScorerStream:
@@ -135,3 +139,8 @@ class FakeScorerStream:
     def _by_candidate(self, values: tuple[float, ...]) -> Tensor:
         each = torch.tensor(values, device=self._scorer.device).expand(self._n)
         return each.repeat(self._batch)
+
+
+def load(device: torch.device) -> FakeScorer:
+    """A listener that likes what follows from all samples, as a head."""
+    return FakeScorer(device=device)

@@ -29,7 +29,7 @@ def voice() -> Engine:
 
 @pytest.fixture(scope="module")
 def listener() -> Scorer:
-    return load_scorer("builtin")
+    return load_scorer("listener")
 
 
 def subject_of(voice: Engine, listener: Scorer) -> Subject:

@@ -18,7 +18,7 @@ SENTENCES = ("The kettle is on the stove.", "Please water the plants tomorrow.",
 
 @lru_cache(maxsize=1)
 def listener() -> Listener:
-    scorer = load_scorer("builtin")
+    scorer = load_scorer("listener")
     assert isinstance(scorer, Listener)
     return scorer
 

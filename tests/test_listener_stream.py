@@ -146,13 +146,8 @@ def test_a_closed_stream_says_so() -> None:
         hear(stream, noise(1, HOP))
 
 
-def test_another_sample_rate_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"sample_rate: 48000 Hz.*24000"):
-        listener().open([SpeechRequest(text="short")], 1, 48_000, 3840)
-
-
 def test_an_unknown_scorer_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"'listner'.*builtin, fake, listener"):
+    with pytest.raises(ValueError, match=r"'listner'.*builtin.*fake, listener"):
         load_scorer("listner")
 
 

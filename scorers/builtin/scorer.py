@@ -20,7 +20,10 @@ from scorers.builtin.prefix import advance, open_lattice
 from scorers.builtin.reading import Reading, align
 from scorers.builtin.reward import judge
 from scorers.builtin.target import Lanes, Target, lanes_of, target_of
-from scorers.builtin.weights import WEIGHTS, load
+from scorers.builtin.weights import WEIGHTS
+from scorers.builtin.weights import load as load_weights
+from scorers.heads import Term
+from scorers.resample import Resampler, ResamplerState
 from search.protocols import Scores
 from search.request import SpeechRequest
 from search.state import fork_rows, shared
@@ -36,11 +39,13 @@ class ListenerState:
     """What is remembered of the rows; rows on axis 0.
 
     Attributes:
+        resampler: None where the audio comes at the listener's own rate.
         memory: of the network, one float32 [R, steps, width] a block.
         forward: float32 [R, W], the lattice.
         broken: bool [R], the audio held something that is no number.
     """
 
+    resampler: ResamplerState | None
     ear: Ear
     memory: list[Tensor]
     forward: Tensor
@@ -58,6 +63,14 @@ class Listener:
     """
 
     name = "listener"
+    rereads = False
+    terms = (
+        Term("match", meaning="sounds mis-said, missing or extra so far, in errors per sound of the text, negative"),
+        Term("pace", meaning="what being late costs, in the same unit"),
+        Term("end", meaning="what ending costs, or is worth, in the same unit"),
+        Term("progress", meaning="part of the text that has been said, 0 to 1"),
+        Term("prefix_wer", "lower", "word errors over the words that should have been heard by now"),
+    )
 
     def __init__(self, network: Recogniser, phonemize: Callable[[str], Words]) -> None:
         self.network, self.phonemize = network.eval(), phonemize
@@ -69,28 +82,24 @@ class Listener:
         """The shipped listener, or the one stored at `path`."""
         from codec.builtin.phonemes import phonemize
 
-        return cls(load(path).to(device), lambda text: phonemize(text).words)
+        return cls(load_weights(path).to(device), lambda text: phonemize(text).words)
 
     def open(self, requests: Sequence[SpeechRequest], n: int, sample_rate: int, hop: int) -> ListenerStream:  # noqa: ARG002
-        """Phonemes of the texts, and nothing heard yet.
-
-        Raises:
-            ValueError: the audio's sample rate is not the listener's.
-        """
-        if sample_rate != SAMPLE_RATE:
-            raise ValueError(f"sample_rate: {sample_rate} Hz; the built-in listener hears {SAMPLE_RATE} Hz only")
+        """Phonemes of the texts, and nothing heard yet. Audio of any other rate than the listener's is resampled."""
         targets = [target_of(self.phonemize(request.text), self.network.seconds) for request in requests]
-        return ListenerStream(self, targets, n)
+        resampler = None if sample_rate == SAMPLE_RATE else Resampler(sample_rate, SAMPLE_RATE, self.device)
+        return ListenerStream(self, targets, n, resampler)
 
 
 class ListenerStream:
     """The rows of some requests, heard by one listener."""
 
-    def __init__(self, listener: Listener, targets: Sequence[Target], n: int) -> None:
-        self._listener, self._targets, self._n = listener, targets, n
+    def __init__(self, listener: Listener, targets: Sequence[Target], n: int, resampler: Resampler | None) -> None:
+        self._listener, self._targets, self._n, self._resampler = listener, targets, n, resampler
         rows, device = len(targets) * n, listener.device
         lanes = lanes_of(targets, n, device)
         self._state: ListenerState | None = ListenerState(
+            resampler=resampler.open(rows) if resampler else None,
             ear=open_ear(rows, device),
             memory=listener.network.memory(rows, device),
             forward=open_lattice(lanes),
@@ -112,6 +121,8 @@ class ListenerStream:
         new = torch.arange(pcm.shape[1], device=device) < lengths[:, None]
         state.broken = state.broken | (new & ~pcm.isfinite()).any(1)
         pcm = torch.where(state.broken[:, None], 0.0, pcm)
+        if self._resampler is not None and state.resampler is not None:
+            pcm, lengths = self._resampler.hear(state.resampler, pcm, lengths, finished)
         silence = int(FLUSH_SECONDS * SAMPLE_RATE) if bool(finished.any()) else 0
         batch = listen(state.ear, pcm, lengths, self._listener.mel, self._listener.window, silence, LEAST_STEPS)
         log_probabilities, state.memory = network.read(batch.features, state.memory, batch.real)
@@ -168,3 +179,8 @@ class ListenerStream:
 def _note(reading: Reading, why: str | None) -> dict[str, Any]:
     note: dict[str, Any] = {"transcript": reading.transcript, "word_errors": reading.errors}
     return note | ({"not_judged": why} if why else {})
+
+
+def load(device: torch.device) -> Listener:
+    """The shipped listener, as a head."""
+    return Listener.load(device=device)
