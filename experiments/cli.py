@@ -30,6 +30,14 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the
 Debug = Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")]
 
 
+Scorer = Annotated[
+    str, typer.Option("--scorer", help="A reward by name or TOML file, or one head: its kind, or kind:model.")
+]
+Instruction = Annotated[str | None, typer.Option("--instruction", help="How it is to be said; style is judged by it.")]
+Language = Annotated[str | None, typer.Option("--language", help="English name of the language, such as German.")]
+Reference = Annotated[Path | None, typer.Option("--reference", metavar="AUDIO", help="A recording of the voice.")]
+
+
 @app.command()
 def say(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say; - reads it from standard input.")],
@@ -38,7 +46,17 @@ def say(
     chunk_ms: Annotated[float, typer.Option("--chunk-ms", help="Audio between two selections.")] = 800.0,
     seed: Annotated[int, typer.Option("--seed", help="Same seed, same audio.")] = 777,
     engine: Annotated[str, typer.Option("--engine", help="A name, or kind:path.")] = "builtin",
-    scorer: Annotated[str, typer.Option("--scorer", help="A name.")] = "builtin",
+    scorer: Scorer = "builtin",
+    device: Annotated[str | None, typer.Option("--device", help="Of the engine, such as cuda:0; else the CPU.")] = None,
+    scorer_device: Annotated[
+        str | None, typer.Option("--scorer-device", help="Of the scorer, such as cuda:1; else the CPU.")
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option("--dtype", help="Of the engine's weights: float32, bfloat16 or float16.")
+    ] = None,
+    instruction: Instruction = None,
+    language: Language = None,
+    reference: Reference = None,
     guidance: Annotated[
         float | None, typer.Option("--guidance", help="Classifier-free guidance, 1 is none; else the engine decides.")
     ] = None,
@@ -87,6 +105,8 @@ def say(
         chunk_ms=chunk_ms,
         engine=engine,
         scorer=scorer,
+        devices=command.Devices(device, scorer_device, dtype),
+        manner={"instruction": instruction, "language": language, "reference": reference},
         output=output,
         report=report,
         play=play,
@@ -94,6 +114,25 @@ def say(
         as_json=as_json,
     )
     return command.run(options)
+
+
+@app.command()
+def score(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Audio; several are candidates of one text.")],
+    text: Annotated[str, typer.Option("--text", help="What should have been said.")],
+    scorer: Scorer = "builtin",
+    device: Annotated[str | None, typer.Option("--device", help="Of the scorer, such as cuda:1; else the CPU.")] = None,
+    instruction: Instruction = None,
+    language: Language = None,
+    reference: Reference = None,
+    as_json: Json = False,
+    debug: Debug = False,  # noqa: ARG001
+) -> Outcome:
+    """Let a scorer hear audio files; prints every raw term and the reward."""
+    from experiments.commands import score as command
+
+    request = {"text": text, "instruction": instruction, "language": language, "reference": reference}
+    return command.run(command.Options(files, scorer, device, request, as_json))
 
 
 @app.command()

@@ -9,10 +9,12 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from engine.builtin.text import split_sentences
 from experiments.commands.outcome import InputError
@@ -25,6 +27,8 @@ from search.protocols import Engine
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\s*\n\s*")
 _ATTRIBUTE = r"""\s+[\w:.-]+\s*=\s*("[^"]*"|'[^']*')"""
 _TAG = re.compile(rf"</?[A-Za-z][\w:.-]*({_ATTRIBUTE})*\s*/?>")
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 OPTION_OF = {
     "text": "TEXT",
@@ -39,6 +43,9 @@ OPTION_OF = {
     "engine": "--engine",
     "scorer": "--scorer",
     "report": "--report",
+    "instruction": "--instruction",
+    "language": "--language",
+    "reference": "--reference",
 }
 """The command-line name of each field that an error message may begin with."""
 
@@ -113,9 +120,23 @@ def _refuse_what_is_no_plain_text(text: str) -> None:
         raise InputError(f"TEXT: tag {' '.join(tag[0].split())} would be read aloud; give plain text without tags")
 
 
-def checked_requests(sentences: Sequence[str], engine: Engine) -> list[SpeechRequest]:
+def checked_dtype(name: str | None) -> torch.dtype | None:
+    """The type of an engine's weights."""
+    if name is not None and name not in DTYPES:
+        raise InputError(f"--dtype: {name!r} is not known; allowed are {', '.join(DTYPES)}")
+    return None if name is None else DTYPES[name]
+
+
+def checked_reference(manner: Mapping[str, Any]) -> None:
+    """A recording that is not there is found before anything is loaded."""
+    path = manner.get("reference")
+    if path is not None and not Path(path).is_file():
+        raise InputError(f"--reference: {str(path)!r} is no file")
+
+
+def checked_requests(sentences: Sequence[str], manner: Mapping[str, Any], engine: Engine) -> list[SpeechRequest]:
     """One request a sentence. An engine says that it cannot speak a text when it is asked for the text's budget."""
-    requests = [SpeechRequest(text=sentence) for sentence in sentences]
+    requests = [SpeechRequest(text=sentence, **manner) for sentence in sentences]
     for request in requests:
         try:
             engine.budget(request)

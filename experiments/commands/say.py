@@ -30,14 +30,25 @@ from search.record import Candidates
 
 
 @dataclass(frozen=True)
+class Devices:
+    """Where engine and scorer run, and the type of the engine's weights; None leaves it to them."""
+
+    engine: str | None = None
+    scorer: str | None = None
+    dtype: str | None = None
+
+
+@dataclass(frozen=True)
 class Options:
-    """The options of `say` as they were typed. `settings` are `SearchConfig` fields."""
+    """The options of `say` as they were typed; `settings` for a `SearchConfig`, `manner` for `SpeechRequest`s."""
 
     text: str
     settings: dict[str, Any]
     chunk_ms: float
     engine: str
     scorer: str
+    devices: Devices
+    manner: dict[str, Any]
     output: str | None
     report: Path | None
     play: bool
@@ -54,11 +65,12 @@ def run(options: Options) -> Outcome:
     players = checks.checked_players(wanted=options.play)
     sentences = checks.checked_sentences(options.text, options.engine)
     report = checks.checked_report(options.report)
+    checks.checked_reference(options.manner)
     terminal = Terminal.opened(output_is_data=options.as_json or options.output == "-")
     with terminal.notes.status("loading") as status:
-        engine, scorer = load(options.engine, options.scorer)
+        engine, scorer = load(options.engine, options.scorer, options.devices)
         config = replace(config, chunk_frames=checks.chunk_frames(options.chunk_ms, engine.frame_rate))
-        requests = checks.checked_requests(sentences, engine)
+        requests = checks.checked_requests(sentences, options.manner, engine)
         checks.prepared_report(report)
         files = [path for path in (wav, report and report / "speech.wav") if path is not None]
         sinks = _sinks(files, players, engine.sample_rate, raw=options.output == "-")
@@ -79,14 +91,14 @@ def run(options: Options) -> Outcome:
     return _concluded(options, terminal, reading, files, stopped, finished=finished)
 
 
-def load(engine: str, scorer: str) -> tuple[Engine, Scorer]:
-    """Both by their specs; an unknown name or a missing file is bad input."""
+def load(engine: str, scorer: str, devices: Devices) -> tuple[Engine, Scorer]:
+    """Both by their specs; an unknown name, a missing file or a device that is not there is bad input."""
     try:
-        loaded_engine = load_engine(engine)
+        loaded_engine = load_engine(engine, devices.engine, checks.checked_dtype(devices.dtype))
     except (ValueError, FileNotFoundError) as error:
         raise checks.bad_input(error, "--engine") from error
     try:
-        return loaded_engine, load_scorer(scorer)
+        return loaded_engine, load_scorer(scorer, devices.scorer)
     except (ValueError, FileNotFoundError) as error:
         raise checks.bad_input(error, "--scorer") from error
 
