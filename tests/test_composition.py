@@ -20,7 +20,11 @@ from scorers.rereader import Rereader
 from search import ChunkSearch, SearchFailed, SpeechRequest
 
 REQUEST = SpeechRequest("one two three four")
-LISTENER = "[heads.listener]\n[terms.listener]\nweight = 1.0\n"
+
+
+def written(option: str = "", *, term: str = "weight = 1.0", rest: str = "") -> str:
+    """A file with one head, an option of it, one term, and what follows."""
+    return f"[heads.listener]\n{option}\n[terms.listener]\n{term}\n{rest}"
 
 
 class Loudness:
