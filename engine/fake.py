@@ -86,6 +86,9 @@ class FakeEngine:
         for name in _UNSUPPORTED:
             if any(getattr(request, name) is not None for request in requests):
                 raise ValueError(f"{name}: the fake engine does not know it; leave it out")
+        for name in ("stop_bias", "min_seconds"):
+            if getattr(sampling, name):
+                raise ValueError(f"{name}: the fake engine has its own idea of when to stop; leave it out")
         self.opened += 1
         return FakeEngineStream(self, requests, n, sampling)
 

@@ -13,6 +13,7 @@ MAX_CANDIDATES = 64
 # Beyond these, single precision overflows or the distribution is a single code.
 LEAST_TEMPERATURE, MOST_TEMPERATURE = 1e-3, 100.0
 MOST_GUIDANCE = 100.0
+MOST_STOP_BIAS = 100.0
 LEAST_PENALTY, MOST_PENALTY = 0.01, 100.0
 WHOLE_UTTERANCE = 1_000_000
 """A `chunk_frames` that no utterance reaches: candidates are compared once, when they have all ended."""
@@ -23,7 +24,7 @@ class Sampling:
     """How an engine draws: the part of the configuration that reaches the model.
 
     `guidance` is the classifier-free guidance scale (1 is none; None lets the engine choose); `seed` keys the random
-    stream of every row. The other fields mean what they mean in `SearchConfig`.
+    stream of every row. The other fields mean what they mean in `SearchConfig`. An engine refuses what it would ignore.
     """
 
     temperature: float = 1.0
@@ -33,6 +34,12 @@ class Sampling:
     text_temperature: float = 1.0
     guidance: float | None = None
     seed: int = 777
+    stop_bias: float = 0.0
+    min_seconds: float = 0.0
+
+    def least_frames(self, frame_rate: Fraction) -> int:
+        """Frames before which no row may say that it is done: `min_seconds`, a part of a frame counting as a whole."""
+        return math.ceil(_as_written(self.min_seconds) * frame_rate)
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,8 @@ class SearchConfig:
         text_temperature: of the draw that says stop or go on; 0 is greedy, else 0.001..100.
         seed: any non-negative integer below 2^63.
         max_lag_seconds: longest stretch of audio that may wait uncommitted while beams disagree; None is no limit.
+        stop_bias: taken from the logit that says stop, -100..100; above 0 rows go on for longer.
+        min_seconds: audio before which no row may stop, 0..60 s and at most `max_seconds`.
     """
 
     n: int = 8
@@ -68,6 +77,8 @@ class SearchConfig:
     text_temperature: float = 1.0
     seed: int = 777
     max_lag_seconds: float | None = None
+    stop_bias: float = 0.0
+    min_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         self._whole("n", 1, MAX_CANDIDATES)
@@ -87,6 +98,10 @@ class SearchConfig:
         self._whole("seed", 0, (1 << 63) - 1)
         if self.max_lag_seconds is not None:
             _real("max_lag_seconds", self.max_lag_seconds, least=0.0)
+        _real("stop_bias", self.stop_bias, least=-MOST_STOP_BIAS, most=MOST_STOP_BIAS)
+        _real("min_seconds", self.min_seconds, least=0.0, most=MAX_SECONDS)
+        if self.max_seconds is not None and self.min_seconds > self.max_seconds:
+            raise ValueError(f"min_seconds: {self.min_seconds} is out of range; max_seconds = {self.max_seconds:g}")
 
     def override(self, changes: dict[str, Any]) -> SearchConfig:
         """A copy with some fields changed; a name that is no field is a `TypeError` that lists them."""
@@ -102,12 +117,15 @@ class SearchConfig:
         return Sampling(**{f.name: getattr(self, f.name) for f in fields(Sampling)})
 
     def frame_limit(self, engine_budget: int, frame_rate: Fraction) -> int:
-        """Frames that an utterance may take: `max_seconds` where given, else the engine's budget; never over 60 s."""
+        """Frames that an utterance may take: `max_seconds` where given, else the engine's budget; never over 60 s.
+
+        A budget that `min_seconds` would use up makes room for as much again, so that rows can come to an end.
+        """
         ceiling = math.floor(MAX_SECONDS * frame_rate)
         if self.max_seconds is None:
-            return max(1, min(engine_budget, ceiling))
-        # As written, not as stored: 0.24 s are three frames of 80 ms, though the nearest float is a little less.
-        return max(1, min(math.floor(Fraction(str(self.max_seconds)) * frame_rate), ceiling))
+            least = self.sampling.least_frames(frame_rate)
+            return max(1, min(max(engine_budget, 2 * least), ceiling))
+        return max(1, min(math.floor(_as_written(self.max_seconds) * frame_rate), ceiling))
 
     def _whole(self, name: str, least: int, most: int, most_name: str = "") -> None:
         """Check a whole-number field and keep it as a plain int, which numpy's integers are not."""
@@ -122,6 +140,11 @@ class SearchConfig:
             limit = f"{most_name} = {most}" if most_name else f"{most}"
             raise ValueError(f"{name}: {value} is out of range; allowed is {least} to {limit}")
         object.__setattr__(self, name, value)
+
+
+def _as_written(seconds: float) -> Fraction:
+    """As written, not as stored: 0.24 s are three frames of 80 ms, though the nearest float is a little less."""
+    return Fraction(str(seconds))
 
 
 def _temperature(name: str, value: object) -> None:

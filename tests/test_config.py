@@ -28,6 +28,8 @@ def test_defaults() -> None:
         "text_temperature": 1.0,
         "seed": 777,
         "max_lag_seconds": None,
+        "stop_bias": 0.0,
+        "min_seconds": 0.0,
     }
 
 
@@ -64,6 +66,11 @@ def test_defaults() -> None:
         ("seed", -1, ValueError, "0 to"),
         ("seed", 1 << 63, ValueError, "0 to"),
         ("max_lag_seconds", -0.1, ValueError, "at least 0"),
+        ("stop_bias", -100.5, ValueError, "at least -100 and at most 100"),
+        ("stop_bias", None, TypeError, "number"),
+        ("min_seconds", -1, ValueError, "at least 0 and at most 60"),
+        ("min_seconds", 60.5, ValueError, "at least 0 and at most 60"),
+        ("min_seconds", "2", TypeError, "number"),
     ],
 )
 def test_errors_name_field_value_and_what_is_allowed(
@@ -101,6 +108,24 @@ def test_sampling_is_the_part_that_reaches_the_engine() -> None:
 )
 def test_frame_limit(max_seconds: float | None, budget: int, frames: int) -> None:
     assert SearchConfig(max_seconds=max_seconds).frame_limit(budget, RATE) == frames
+
+
+@pytest.mark.parametrize(
+    ("min_seconds", "budget", "frames"), [(1.0, 30, 30), (2.0, 30, 50), (50.0, 30, 750), (0.24, 3, 6)]
+)
+def test_a_minimum_beyond_the_budget_leaves_room_for_an_end(min_seconds: float, budget: int, frames: int) -> None:
+    assert SearchConfig(min_seconds=min_seconds).frame_limit(budget, RATE) == frames
+
+
+def test_a_minimum_above_the_maximum_is_refused() -> None:
+    with pytest.raises(ValueError, match="min_seconds: 3 is out of range; max_seconds = 2"):
+        SearchConfig(min_seconds=3, max_seconds=2)
+    assert SearchConfig(min_seconds=2, max_seconds=2).frame_limit(9, RATE) == 25
+
+
+@pytest.mark.parametrize(("seconds", "frames"), [(0.0, 0), (0.01, 1), (0.24, 3), (0.25, 4), (1, 13)])
+def test_no_row_stops_before_the_whole_frames_of_the_minimum(seconds: float, frames: int) -> None:
+    assert SearchConfig(min_seconds=seconds).sampling.least_frames(RATE) == frames
 
 
 @given(st.integers(1, 750))

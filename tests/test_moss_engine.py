@@ -95,6 +95,16 @@ def test_the_engines_default_guidance_yields_to_the_callers(default: float, scal
     assert engine.open([request(3)], 2, Sampling()).state.cache.groups == 1
 
 
+def test_a_condition_that_is_no_other_than_its_opposite_is_read_once(engine: MossEngine) -> None:
+    same = request(3, unconditional=rows(3))
+    assert engine.open([same], 2, Sampling(guidance=2.0)).state.cache.groups == 1
+    both = [same, request(4, unconditional=rows(2))]
+    stream = engine.open(both, 2, Sampling(guidance=2.0, text_temperature=0.0))
+    assert stream.state.cache.groups == 4
+    alone = engine.open([same], 2, Sampling(guidance=2.0, text_temperature=0.0))
+    assert torch.equal(stream.advance(6).frames[:2], alone.advance(6).frames)
+
+
 def test_a_longer_text_has_a_larger_budget(engine: MossEngine) -> None:
     assert engine.budget(request(2)) < engine.budget(request(20)) < engine.budget(request(40))
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+
 from engine.moss.frames import FrameNetwork
 from engine.moss.prompt import Prompt, PromptBuilder, ReadyPrompts, ready_prompt
 from engine.moss.stream import MossStream, RandomDraws
@@ -55,7 +57,7 @@ class MossEngine:
             self._network,
             prompts,
             n,
-            RandomDraws(noise, sampling, self._network.config.books),
+            RandomDraws(noise, sampling, self._network.config.books, self.frame_rate),
             guidance=self._guidance(sampling.guidance, prompts),
             penalty=sampling.repetition_penalty,
         )
@@ -81,4 +83,9 @@ class MossEngine:
                 f"guidance: {scale:g} compares with an unconditional prompt, which {missing} of {len(prompts)} "
                 "requests do not have; give SpeechRequest.unconditional, or use guidance 1"
             )
-        return scale
+        # A condition compared with itself is itself, whatever the scale: one side says it all.
+        return scale if any(_sides_differ(prompt) for prompt in prompts) else 1.0
+
+
+def _sides_differ(prompt: Prompt) -> bool:
+    return prompt.unconditional is not None and not torch.equal(prompt.conditional, prompt.unconditional)

@@ -5,7 +5,6 @@ It does not know how text becomes ids: every family of voices brings its own bui
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,11 +12,8 @@ import torch
 from torch import Tensor
 
 from engine.moss.config import MossConfig
+from engine.moss.length import frame_budget
 from search.request import SpeechRequest
-
-_FRAMES_PER_CHARACTER = 0.867  # what OpenMOSS publishes for English
-_SLACK = 2.2  # LAION's factor between the expected length and the longest one allowed
-_SPARE_FRAMES = 25
 
 
 @dataclass(frozen=True)
@@ -51,7 +47,7 @@ class ReadyPrompts:
         )
 
     def budget(self, request: SpeechRequest) -> int:
-        return math.ceil(_SLACK * _FRAMES_PER_CHARACTER * len(request.text)) + _SPARE_FRAMES
+        return frame_budget(request.text)
 
 
 def ready_prompt(request: SpeechRequest, config: MossConfig) -> Prompt:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Protocol
 
 import torch
@@ -24,6 +25,9 @@ from search.protocols import Chunk
 from search.sampling import draw, draw_code, penalise
 from search.state import BranchCache, fork_rows, shared
 
+USUAL_FRAME_RATE = Fraction(25, 2)
+"""Of the codecs that published checkpoints speak through."""
+
 
 class Draws(Protocol):
     """Where the decisions of a frame come from; logits are float32, rows first."""
@@ -39,20 +43,30 @@ class Draws(Protocol):
 
 
 class RandomDraws:
-    """Draws from the counter-based generator: channel `book` for the codes of a frame, channel `q` for its stop."""
+    """Draws from the counter-based generator: channel `book` for the codes of a frame, channel `q` for its stop.
 
-    def __init__(self, noise: RowNoise, sampling: Sampling, books: int) -> None:
+    Before the stop is drawn, `stop_bias` is taken from its logit, and everything where `min_seconds` have not passed.
+    """
+
+    def __init__(
+        self, noise: RowNoise, sampling: Sampling, books: int, frame_rate: Fraction = USUAL_FRAME_RATE
+    ) -> None:
         self._noise, self._sampling, self._books = noise, sampling, books
+        self._least = sampling.least_frames(frame_rate)
         self._start = 0
-        self._uniform = torch.empty(0)
+        self._uniform = self._stop_bias = torch.empty(0)
 
     def prepare(self, start: int, frames: int) -> None:
         self._start = start
         self._uniform = self._noise.uniform(start, frames, self._books + 1)
+        early = torch.arange(start, start + frames, device=self._uniform.device) < self._least
+        self._stop_bias = torch.where(early, torch.inf, self._sampling.stop_bias)
 
     def stop(self, frame: int, logits: Tensor) -> Tensor:
-        uniform = self._uniform[:, frame - self._start, self._books]
-        return draw(logits, uniform, temperature=self._sampling.text_temperature, top_k=0, top_p=1.0) == 1
+        place = frame - self._start
+        biased = torch.stack([logits[:, 0], logits[:, 1] - self._stop_bias[place]], 1)
+        uniform = self._uniform[:, place, self._books]
+        return draw(biased, uniform, temperature=self._sampling.text_temperature, top_k=0, top_p=1.0) == 1
 
     def code(self, frame: int, book: int, logits: Tensor) -> Tensor:
         return draw_code(logits, self._uniform[:, frame - self._start, book], self._sampling)

@@ -1,12 +1,10 @@
 """Requests as MOSS prompts: text, language and instruction go into the published template, a recording before them.
 
-It knows how long a reading can get. It does not know the network, nor how a recording becomes codes.
+It does not know the network, nor how a recording becomes codes.
 """
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -14,19 +12,11 @@ from torch import Tensor
 
 from engine.moss.config import MossConfig
 from engine.moss.languages import language_name
+from engine.moss.length import frame_budget
 from engine.moss.packing import RowLayout, Script, Tokenize, pack
 from engine.moss.prompt import Prompt, check_rows
 from engine.moss.references import Recording
 from search.request import SpeechRequest
-
-# What OpenMOSS publishes for English and for Chinese, whose characters are whole words or syllables.
-_FRAMES_PER_LETTER, _FRAMES_PER_IDEOGRAM = 0.867, 3.098
-_FRAMES_PER_SECOND = 12.5
-_SLACK = 2.2  # LAION's factor between the expected length and the longest one allowed
-_SPARE_FRAMES = 25
-
-_IDEOGRAM = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
-_PAUSE = re.compile(r"\[pause\s+(\d+(?:\.\d+)?)\s*s\]", re.IGNORECASE)
 
 
 class MossPrompt:
@@ -56,9 +46,5 @@ class MossPrompt:
         return Prompt(*sides)
 
     def budget(self, request: SpeechRequest) -> int:
-        """Frames that a sane reading of the text can take; a pause that it asks for is counted as it is."""
-        pauses = sum(float(seconds) for seconds in _PAUSE.findall(request.text))
-        words = _PAUSE.sub("", request.text)
-        ideograms = len(_IDEOGRAM.findall(words))
-        expected = _FRAMES_PER_IDEOGRAM * ideograms + _FRAMES_PER_LETTER * (len(words) - ideograms)
-        return math.ceil(_SLACK * expected + _FRAMES_PER_SECOND * pauses) + _SPARE_FRAMES
+        """Frames that a sane reading of the text can take."""
+        return frame_budget(request.text)
