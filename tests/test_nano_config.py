@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from engine.moss.fields import ConfigError
 from engine.nano.config import NanoConfig
+from engine.nano.network import NanoNetwork
 from tests.tiny_nano import tiny_nano_config
 
 GOLDEN = Path(__file__).parent / "golden" / "moss_nano" / "config.json"
@@ -36,6 +38,18 @@ def test_reads_the_sizes_of_the_bundle() -> None:
     assert (config.local.layers, config.local.feed_forward, config.local.norm_eps) == (1, 96, 1e-5)
     assert (config.ids.pad, config.ids.audio_end, config.ids.assistant_slot, config.sample_rate) == (3, 7, 9, 48_000)
     assert config.codec == "OpenMOSS-Team/MOSS-Audio-Tokenizer-Nano"
+
+
+def test_the_published_sizes_give_the_published_parameters(raw: dict[str, Any]) -> None:
+    """117,311,232 values with tied pairs counted once, and 194 names, of which 17 are copies."""
+    gpt2 = {"vocab_size": 16_384, "n_embd": 768, "n_layer": 12, "n_head": 12, "n_inner": 3072}
+    raw |= {"audio_vocab_size": 1024, "audio_codebook_sizes": [1024] * 16, "audio_pad_token_id": 1024}
+    raw["gpt2_config"] |= gpt2
+    with torch.device("meta"):
+        network = NanoNetwork(NanoConfig.from_json(raw))
+    assert sum(parameter.numel() for parameter in network.parameters()) == 117_311_232
+    assert len(network.state_dict()) == 194
+    assert len(list(network.parameters())) == 177
 
 
 @pytest.mark.parametrize("config", [tiny_nano_config(), NanoConfig.load(GOLDEN)])
