@@ -6,43 +6,44 @@ Engines are imported when they are asked for, so that none of them costs anythin
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 
 from search.devices import device_of
 from search.protocols import Engine
 
-Maker = Callable[[torch.device, torch.dtype], Engine]
-FolderMaker = Callable[[Path, torch.device, torch.dtype], Engine]
+Maker = Callable[[torch.device, torch.dtype | None], Engine]
+PlaceMaker = Callable[[str, torch.device, torch.dtype | None], Engine]
 
 
-def _builtin(device: torch.device, dtype: torch.dtype) -> Engine:
+def _builtin(device: torch.device, dtype: torch.dtype | None) -> Engine:
     from engine.builtin.voice import load_voice
 
-    return load_voice(device=device, dtype=dtype)
+    return load_voice(device=device, dtype=dtype or torch.float32)
 
 
-def _moss(folder: Path, device: torch.device, dtype: torch.dtype) -> Engine:
-    from engine.builtin.voice import load_voice
+def _moss(place: str, device: torch.device, dtype: torch.dtype | None) -> Engine:
+    from engine.checkpoints import load_checkpoint
 
-    return load_voice(folder, name=f"moss:{folder}", device=device, dtype=dtype)
+    return load_checkpoint(place, device, dtype)
 
 
-def _fake(_device: torch.device, _dtype: torch.dtype) -> Engine:
+def _fake(_device: torch.device, _dtype: torch.dtype | None) -> Engine:
     from engine.fake import FakeEngine
 
     return FakeEngine()
 
 
 NAMES: dict[str, Maker] = {"builtin": _builtin, "fake": _fake}
-KINDS: dict[str, FolderMaker] = {"moss": _moss}
+KINDS: dict[str, PlaceMaker] = {"moss": _moss}
 
 
 def load_engine(spec: str, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Engine:
-    """The engine of a spec, on `device` (None: the CPU) and in `dtype` (None: float32).
+    """The engine of a spec, on `device` (None: the CPU) and in `dtype`.
 
-    `spec` is a name ("builtin"), or a kind and a checkpoint folder ("moss:path/to/folder").
+    `spec` is a name ("builtin"), or a kind and a place: a checkpoint folder ("moss:path/to/folder") or an id on the
+    Hugging Face hub ("moss:owner/name", "moss:owner/name@revision"). `dtype` None is float32, but bfloat16 for the
+    large MOSS voices on a GPU.
 
     Raises:
         ValueError: nothing has this name or kind (the message lists what there is), the device is
@@ -50,14 +51,11 @@ def load_engine(spec: str, device: torch.device | str | None = None, dtype: torc
     """
     if not isinstance(spec, str):
         raise TypeError(f"engine: {spec!r} is a {type(spec).__name__}; give a name such as 'builtin'")
-    where, kind_of_number = device_of(device), dtype or torch.float32
+    where = device_of(device)
     if spec in NAMES:
-        return NAMES[spec](where, kind_of_number)
-    kind, colon, path = spec.partition(":")
-    if not colon or kind not in KINDS:
-        allowed = sorted(NAMES) + [f"{known}:FOLDER" for known in sorted(KINDS)]
+        return NAMES[spec](where, dtype)
+    kind, _, place = spec.partition(":")
+    if not place or kind not in KINDS:
+        allowed = sorted(NAMES) + [f"{known}:{place}" for known in sorted(KINDS) for place in ("FOLDER", "HUB_ID")]
         raise ValueError(f"engine: {spec!r} is not known; allowed are {', '.join(allowed)}")
-    folder = Path(path).expanduser()
-    if not folder.is_dir():
-        raise ValueError(f"engine: {spec!r} asks for the folder {str(folder)!r}, which does not exist")
-    return KINDS[kind](folder, where, kind_of_number)
+    return KINDS[kind](place, where, dtype)

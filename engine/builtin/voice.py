@@ -12,6 +12,7 @@ import torch
 from codec.builtin import BuiltinCodec
 from engine.builtin.text import BuiltinPrompt
 from engine.moss.checkpoint import load_network
+from engine.moss.codecs import check_codec
 from engine.moss.config import BUILTIN_CODEC, MossConfig
 from engine.moss.engine import MossEngine
 
@@ -38,14 +39,5 @@ def load_voice(
             f"decoded here; only checkpoints of the {BUILTIN_CODEC!r} codec can speak"
         )
     codec = codec or BuiltinCodec.load(device=device)
-    if tuple(codec.book_sizes) != config.codebook_sizes:
-        raise ValueError(
-            f"{folder / 'config.json'}: audio_codebook_sizes is {list(config.codebook_sizes)}, "
-            f"the codec's books have {codec.book_sizes} codes: they were not trained together"
-        )
-    if codec.sample_rate != config.sample_rate:
-        raise ValueError(
-            f"{folder / 'config.json'}: sampling_rate is {config.sample_rate}, the codec's is {codec.sample_rate}: "
-            "they were not trained together"
-        )
+    check_codec(folder / "config.json", config, codec.book_sizes, codec.sample_rate)
     return MossEngine(load_network(folder, dtype, device), codec, name=name, prompts=BuiltinPrompt(config))

@@ -28,7 +28,9 @@ from search.protocols import Codec
 class NanoCodec(Codec, Protocol):
     """A codec that also encodes, such as `codec.moss.MossCodec`."""
 
-    book_sizes: Sequence[int]
+    @property
+    def book_sizes(self) -> Sequence[int]:
+        """Codes in each book."""
 
     def encode(self, pcm: np.ndarray | Tensor, sample_rate: int) -> Tensor:
         """A recording to codes int64 `[T, len(book_sizes)]`."""
