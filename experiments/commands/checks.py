@@ -41,6 +41,7 @@ OPTION_OF = {
     "max_lag_seconds": "--max-lag",
     "max_seconds": "--max-seconds",
     "engine": "--engine",
+    "device": "--device",
     "scorer": "--scorer",
     "report": "--report",
     "instruction": "--instruction",

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from experiments.commands import checks
-from experiments.commands.outcome import DONE, Outcome
+from experiments.commands.outcome import DONE, InputError, Outcome
 from experiments.commands.summary import shown
 from experiments.commands.terminal import Terminal
 from scorers.registry import load_scorer
@@ -45,7 +45,7 @@ def run(options: Options) -> Outcome:
     try:
         request = SpeechRequest(**options.request)
     except ValueError as error:
-        raise checks.bad_input(error, "--text") from error
+        raise InputError(f"--{error}") from error
     audio = [read_audio(path) for path in options.files]
     with terminal.notes.status("listening"):
         try:
@@ -61,14 +61,14 @@ def run(options: Options) -> Outcome:
 def read_audio(path: Path) -> tuple[NDArray[np.float32], int]:
     """Mono samples, the mean of all channels, and their rate in Hz, of anything that libsndfile reads."""
     if not path.is_file():
-        raise checks.bad_input(ValueError(f"{str(path)!r} is no file"), "FILE")
+        raise InputError(f"FILE: {str(path)!r} is no file")
     try:
         pcm, rate = soundfile.read(path, dtype="float32", always_2d=True)
     except soundfile.LibsndfileError as error:
-        message = f"{str(path)!r} cannot be read ({error.error_string}); give WAV, FLAC, MP3 or OGG"
-        raise checks.bad_input(ValueError(message), "FILE") from error
+        reason = error.error_string.rstrip(".")
+        raise InputError(f"FILE: {str(path)!r} cannot be read ({reason}); give WAV, FLAC, MP3 or OGG") from error
     if not len(pcm):
-        raise checks.bad_input(ValueError(f"{str(path)!r} has no samples"), "FILE")
+        raise InputError(f"FILE: {str(path)!r} has no samples")
     return pcm.mean(1), rate
 
 

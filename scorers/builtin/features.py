@@ -103,3 +103,9 @@ def mel_filters() -> Tensor:
     rising = (bins[:, None] - left) / (centre - left)
     falling = (right - bins[:, None]) / (right - centre)
     return (torch.minimum(rising, falling).clamp(min=0.0) * (2.0 / (right - left))).to(torch.float32)
+
+
+def bands_below(mel: Tensor, frequency: float) -> int:
+    """How many bands, from the lowest, lie below a frequency in Hz, but for a fifth of their weight at most."""
+    bins = torch.arange(mel.shape[0], device=mel.device) * SAMPLE_RATE / WINDOW
+    return int((mel[bins > frequency].sum(0) < 0.2 * mel.sum(0)).sum())

@@ -16,6 +16,7 @@ from scorers.builtin.features import HOPS_PER_STEP, MELS
 from scorers.builtin.symbols import CLASSES, SYMBOLS
 
 TAPS = 3
+_HIGHEST_BANDS = 6
 LEAST_STEPS = 8  # the CPU's matrix kernels round fewer rows differently, so a batch never has fewer
 
 
@@ -82,6 +83,17 @@ class Recogniser(nn.Module):
             x, line = block(x, past)
             lines.append(line)
         return self.norm(x), lines
+
+    def widened(self, features: Tensor, bands: int) -> Tensor:
+        """Features whose bands from `bands` up are empty, because the audio had no such frequencies, with these filled.
+
+        Each gets the mean level, in its own deviations, of the highest bands that are there: what hisses there goes on
+        above. Speech of 24 kHz is all that the network has heard; an empty band is nothing that it knows.
+        """
+        hops = features.view(*features.shape[:-1], HOPS_PER_STEP, MELS)
+        level = ((hops - self.mean) / self.deviation)[..., bands - _HIGHEST_BANDS : bands].mean(-1, keepdim=True)
+        filled = self.mean[bands:] + self.deviation[bands:] * level
+        return torch.cat([hops[..., :bands], filled], -1).flatten(-2)
 
     def read(self, features: Tensor, memory: list[Tensor], real: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Log-probabilities float32 [R, T, CLASSES], and the memory after each row's first `real` (int64 [R]) steps."""

@@ -13,7 +13,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scorers.builtin.features import SAMPLE_RATE, Ear, hann, listen, mel_filters, open_ear, steps_after
+from scorers.builtin.features import (
+    MELS,
+    SAMPLE_RATE,
+    Ear,
+    bands_below,
+    hann,
+    listen,
+    mel_filters,
+    open_ear,
+    steps_after,
+)
 from scorers.builtin.free import FreeReading, open_reading, read_on, sounds_of
 from scorers.builtin.network import LEAST_STEPS, Recogniser
 from scorers.builtin.prefix import advance, open_lattice
@@ -30,6 +40,11 @@ from search.state import fork_rows, shared
 
 FLUSH_SECONDS = 0.24
 """Of silence that is imagined after a row that has finished, so that its last sounds are heard to the end."""
+
+PASS_BAND = 0.92
+"""Part of the frequencies below half its rate that audio can be trusted to have: filters end before."""
+
+LOWEST_RATE = 4000
 
 Words = Sequence[tuple[str, Sequence[int]]]
 
@@ -85,17 +100,28 @@ class Listener:
         return cls(load_weights(path).to(device), lambda text: phonemize(text).words)
 
     def open(self, requests: Sequence[SpeechRequest], n: int, sample_rate: int, hop: int) -> ListenerStream:  # noqa: ARG002
-        """Phonemes of the texts, and nothing heard yet. Audio of any other rate than the listener's is resampled."""
+        """Phonemes of the texts, and nothing heard yet. Audio of another rate is resampled; bands it lacks are guessed.
+
+        Raises:
+            ValueError: the rate is too low for speech.
+        """
+        if sample_rate < LOWEST_RATE:
+            raise ValueError(f"sample_rate: {sample_rate} Hz; the listener needs {LOWEST_RATE} Hz or more")
         targets = [target_of(self.phonemize(request.text), self.network.seconds) for request in requests]
-        resampler = None if sample_rate == SAMPLE_RATE else Resampler(sample_rate, SAMPLE_RATE, self.device)
-        return ListenerStream(self, targets, n, resampler)
+        if sample_rate == SAMPLE_RATE:
+            return ListenerStream(self, targets, n, None, MELS)
+        bands = MELS if sample_rate > SAMPLE_RATE else bands_below(self.mel, PASS_BAND * sample_rate / 2)
+        return ListenerStream(self, targets, n, Resampler(sample_rate, SAMPLE_RATE, self.device), bands)
 
 
 class ListenerStream:
     """The rows of some requests, heard by one listener."""
 
-    def __init__(self, listener: Listener, targets: Sequence[Target], n: int, resampler: Resampler | None) -> None:
-        self._listener, self._targets, self._n, self._resampler = listener, targets, n, resampler
+    def __init__(
+        self, listener: Listener, targets: Sequence[Target], n: int, resampler: Resampler | None, bands: int
+    ) -> None:
+        self._listener, self._targets, self._n = listener, targets, n
+        self._resampler, self._bands = resampler, bands
         rows, device = len(targets) * n, listener.device
         lanes = lanes_of(targets, n, device)
         self._state: ListenerState | None = ListenerState(
@@ -125,7 +151,8 @@ class ListenerStream:
             pcm, lengths = self._resampler.hear(state.resampler, pcm, lengths, finished)
         silence = int(FLUSH_SECONDS * SAMPLE_RATE) if bool(finished.any()) else 0
         batch = listen(state.ear, pcm, lengths, self._listener.mel, self._listener.window, silence, LEAST_STEPS)
-        log_probabilities, state.memory = network.read(batch.features, state.memory, batch.real)
+        features = batch.features if self._bands == MELS else network.widened(batch.features, self._bands)
+        log_probabilities, state.memory = network.read(features, state.memory, batch.real)
         judged = torch.where(finished, batch.imagined, batch.real)
         state.forward, ahead = advance(state.forward, state.lanes, log_probabilities, batch.real, judged)
         heard = read_on(state.reading, log_probabilities, judged).heard
