@@ -29,14 +29,13 @@ class DepthPass:
     def begin(self, hidden: Tensor) -> Tensor:
         """Global hidden `[rows, H]` -> depth hidden `[rows, H]` of depth 0, which the stop head reads."""
         assert self._depth == 0, "a frame begins once"
-        self._hidden = self._advance(hidden)
-        return self._hidden
+        return self._advance(hidden)
 
-    def decide(self, text: Tensor) -> Tensor:
-        """Text ids int64 `[rows]` that the stop decision chose -> depth hidden `[rows, H]` for audio head 0."""
+    def decide(self, hidden: Tensor, text: Tensor) -> Tensor:
+        """What `begin` gave and the text ids int64 `[rows]` chosen by it -> depth hidden `[rows, H]` of book 0."""
         if self._network.decision_depths:
             return self._advance(self._network.text_embedding(text))
-        return self._hidden
+        return hidden
 
     def step(self, codes: Tensor) -> Tensor:
         """Codes int64 `[rows]` of the book just drawn -> depth hidden `[rows, H]` that the next book's head reads."""

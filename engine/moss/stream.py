@@ -182,7 +182,7 @@ class MossStream:
         if bool(state.finished.all()):
             return None
         go_on, stop = network.stop_candidates()
-        hidden = depth.decide(torch.where(state.finished, stop, go_on).repeat(self._sides))
+        hidden = depth.decide(hidden, torch.where(state.finished, stop, go_on).repeat(self._sides))
         codes: list[Tensor] = []
         for book, head in enumerate(network.audio_lm_heads[: network.spoken_books]):
             if book:
