@@ -6,11 +6,8 @@ wants that says so in the settings of a search. It does not know where the folde
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -18,29 +15,18 @@ from torch import Tensor
 from engine.moss.engine import MossEngine
 from engine.moss.fields import ConfigError
 from engine.moss.references import Recording
+from engine.moss.voice import EncodingCodec
 from engine.nano.checkpoint import load_network
 from engine.nano.config import NanoConfig
 from engine.nano.prompt import NanoPrompt
 from engine.nano.tokenizer import load_tokenizer
-from search.protocols import Codec
-
-
-class NanoCodec(Codec, Protocol):
-    """A codec that also encodes, such as `codec.moss.MossCodec`."""
-
-    @property
-    def book_sizes(self) -> Sequence[int]:
-        """Codes in each book."""
-
-    def encode(self, pcm: np.ndarray | Tensor, sample_rate: int) -> Tensor:
-        """A recording to codes int64 `[T, len(book_sizes)]`."""
 
 
 def load_nano(
     folder: Path,
     *,
     name: str,
-    codec: NanoCodec,
+    codec: EncodingCodec,
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> MossEngine:
@@ -62,7 +48,7 @@ def load_nano(
     return MossEngine(network, codec, name=name, prompts=NanoPrompt(config, tokenize, encode))
 
 
-def _spoken_books(path: Path, config: NanoConfig, codec: NanoCodec) -> int:
+def _spoken_books(path: Path, config: NanoConfig, codec: EncodingCodec) -> int:
     sizes = tuple(codec.book_sizes)
     cure = f"they were not trained together; give {config.codec}"
     if not sizes or sizes != config.codebook_sizes[: len(sizes)]:
