@@ -72,6 +72,7 @@ def differing(left: MossNetwork, right: MossNetwork) -> set[str]:
         ({"use_rslora": True}, 4, 3.0),
         ({"rank_pattern": {"q_proj": 2}}, 2, 3.0),
         ({"rank_pattern": {r"layers\.0\.self_attn.q_proj": 2}}, 4, 1.5),
+        ({"rank_pattern": {r"layers\.1\.self_attn.q_proj": 3, "q_proj": 2}}, 2, 3.0),
         ({"alpha_pattern": {r"layers\.1\.self_attn\.q_proj": 8, "q_proj": 1}}, 4, 2.0),
         ({"rank_pattern": {"q_proj": 2}, "alpha_pattern": {"q_proj": 8}, "use_rslora": True}, 2, 8 / 2**0.5),
     ],

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
@@ -161,19 +160,20 @@ def _read_config(path: Path) -> Fields:
 
 
 def _factors(folder: Path, config: Fields, module: str, parts: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, float]:
-    rank = _by_pattern(config, "rank_pattern", module, config.positive("r"))
-    alpha = _by_pattern(config, "alpha_pattern", module, config.positive("lora_alpha"))
-    if parts.keys() != {"A", "B"} or not parts["A"].shape[0] == parts["B"].shape[1] == rank:
+    ranks = _by_pattern(config, "rank_pattern", module) or [config.positive("r")]
+    alphas = _by_pattern(config, "alpha_pattern", module) or [config.positive("lora_alpha")]
+    # PEFT sorts patterns when it writes them: which of several came first is seen by the weights alone.
+    if parts.keys() != {"A", "B"} or not parts["A"].shape[0] == parts["B"].shape[1] in ranks:
         shapes = {f"lora_{side}": list(parts[side].shape) for side in sorted(parts)}
         raise CheckpointError(
-            f"{folder / WEIGHTS}: {module} has {shapes}; {CONFIG} asks for lora_A [{rank:g}, in] and "
-            f"lora_B [out, {rank:g}]: download the adapter again"
+            f"{folder / WEIGHTS}: {module} has {shapes}; {CONFIG} asks for lora_A [{ranks[0]:g}, in] and "
+            f"lora_B [out, {ranks[0]:g}]: download the adapter again"
         )
-    return parts["A"], parts["B"], alpha / (rank**0.5 if config.values.get("use_rslora") else rank)
+    rank = len(parts["A"])
+    return parts["A"], parts["B"], alphas[0] / (rank**0.5 if config.values.get("use_rslora") else rank)
 
 
-def _by_pattern(config: Fields, field: str, module: str, default: float) -> float:
-    """A value that the config may set apart for modules whose name ends in a pattern; the first that fits counts."""
-    patterns: Mapping[str, Any] = config.mapping(field, default={})
-    fitting = (pattern for pattern in patterns if re.fullmatch(rf"(.*\.)?({pattern})", module))
-    return Fields(patterns, f"{config.prefix}{field}.").positive(next(fitting, ""), default=default)
+def _by_pattern(config: Fields, field: str, module: str) -> list[float]:
+    """Values that the config sets apart for modules whose name ends in a pattern, in the order of the file."""
+    patterns = Fields(config.mapping(field, default={}), f"{config.prefix}{field}.")
+    return [patterns.positive(name) for name in patterns.values if re.fullmatch(rf"(.*\.)?({name})", module)]
