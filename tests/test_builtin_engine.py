@@ -60,7 +60,7 @@ def test_symbols_are_those_of_the_teacher() -> None:
             self.vocab = json.loads((Path(ASSETS) / "vocab.json").read_text(encoding="utf-8"))
 
     teacher = FrontEnd()
-    texts = (Path(__file__).parents[1] / "experiments" / "builtin" / "heldout.txt").read_text(encoding="utf-8")
+    texts = (Path(__file__).parents[1] / "experiments" / "prompts" / "everyday.txt").read_text(encoding="utf-8")
     for text in [
         *texts.splitlines(),
         "At 7:30, 1,250 people paid $9.99. Really?",

@@ -20,6 +20,7 @@ LOG = logging.getLogger(__name__)
 WORDNET = Path("/usr/share/wordnet")
 FORTUNES = Path("/usr/share/games/fortunes")
 HERE = Path(__file__).parent
+EVERYDAY = HERE.parent / "prompts" / "everyday.txt"
 SEED = 20
 MAX_WORDS = 25
 
@@ -40,7 +41,7 @@ _OFFENSIVE = re.compile(r"\b(fuck\w*|shit\w*|nigg\w*|cunt\w*|whore\w*|rape\w*|sl
 
 def sentences_for_evaluation() -> tuple[list[str], list[str]]:
     """The 60 held-out sentences of the final table and the 60 development sentences of the gates."""
-    heldout = (HERE / "heldout.txt").read_text(encoding="utf-8").splitlines()
+    heldout = EVERYDAY.read_text(encoding="utf-8").splitlines()
     development = (HERE / "devset.txt").read_text(encoding="utf-8").splitlines()
     return heldout, development
 

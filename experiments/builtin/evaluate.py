@@ -27,7 +27,7 @@ from scorers.registry import load_scorer
 from search import ChunkSearch, SpeechRequest
 from search.config import WHOLE_UTTERANCE
 
-HERE = Path(__file__).parent
+EVERYDAY = Path(__file__).parents[1] / "prompts" / "everyday.txt"
 SHIPPED_WEIGHTS = (codec.SHIPPED / "model.safetensors", voice.SHIPPED / "model.safetensors", listener.WEIGHTS)
 """Takes of other weights are not resumed, nor pooled with these."""
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
@@ -62,7 +62,7 @@ def speak(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sentences", type=Path, default=HERE / "heldout.txt", help="one sentence a line")
+    parser.add_argument("--sentences", type=Path, default=EVERYDAY, help="one sentence a line")
     parser.add_argument("--out", type=Path, default=Path("runs/builtin/quality"), help="folder of the results")
     parser.add_argument("--engine", default="builtin")
     parser.add_argument("--scorer", default="builtin")
