@@ -1,0 +1,80 @@
+"""What a study expands to, and what is refused before anything runs."""
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.sweep.study import StudyError, expand, read_study, study_of
+
+RATE = Fraction(25, 2)
+
+
+def units(**written: Any) -> list[Any]:
+    return expand(study_of({"prompts": "hard", **written}, "typed")).units
+
+
+def test_lists_are_combined_and_what_changes_nothing_is_run_once() -> None:
+    settings = {"n": [1, 2, 4], "beam_width": [1, 3], "chunk_ms": [800, 1600]}
+    found = expand(study_of({"prompts": "hard", "seeds": [1, 2], "settings": settings}, "typed"))
+    several = ["n2-b1-c800", "n2-b1-c1600", "n4-b1-c800", "n4-b1-c1600", "n4-b3-c800", "n4-b3-c1600"]
+    assert found.configurations == ["n1", *several]
+    assert found.dropped == {"n = 1 once": 3, "beam_width above n": 2}
+    assert len(found.units) == 7 * 2 * 40
+    assert len({unit.digest for unit in found.units}) == len(found.units)
+
+
+def test_plain_sampling_needs_one_scorer_only() -> None:
+    found = expand(study_of({"prompts": "hard", "scorer": ["builtin", "listener"], "settings": {"n": [1, 4]}}, "typed"))
+    assert found.configurations == ["n1", "builtin-n4", "listener-n4"]
+
+
+def test_a_unit_knows_all_that_its_audio_depends_on() -> None:
+    (first, *_), (other, *_) = units(), units(seeds=[778])
+    assert set(first.settings) >= {"n", "beam_width", "chunk_ms", "temperature", "stop_bias"}
+    assert "[heads.listener]" in first.reward
+    assert first.digest != other.digest
+    assert first.digest == units(name="another name", losers=True, batch=4)[0].digest
+    assert first.prompt.request().id == first.prompt.id
+    for name, value in {"temperature": 0.9, "n": 4, "chunk_ms": 400, "min_seconds": 0.5}.items():
+        assert units(settings={name: value})[0].digest != first.digest, name
+
+
+def test_settings_reach_the_search() -> None:
+    (unit, *_) = units(seeds=[9], settings={"chunk_ms": 1600, "n": 3, "guidance": 1.5})
+    config = unit.config(RATE)
+    assert (config.chunk_frames, config.n, config.guidance, config.seed) == (20, 3, 1.5, 9)
+    (whole, *_) = units(settings={"chunk_ms": "whole"})
+    assert whole.config(RATE).chunk_frames == 1_000_000
+    (odd, *_) = units(settings={"chunk_ms": 850})
+    with pytest.raises(StudyError, match=r"chunk_ms: 850 is not a whole number of frames of 80 ms"):
+        odd.config(RATE)
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("prompts", r"s\.toml: no valid TOML"),
+        ('prompt = "hard"', r"s\.toml: prompts: field required"),
+        ('prompts = "hard"\nspeed = 3', r"speed: unknown key; allowed are name, engine, scorer, prompts"),
+        ('prompts = "hard"\nseeds = [-1]', r"seeds\.0: .*greater than or equal to 0, not -1"),
+        ('prompts = "hard"\nseeds = [1, 1]', r"seeds: 1 is there twice"),
+        ('prompts = "hard"\n[settings]\ntemprature = 1.0', r"settings\.temprature: unknown; allowed are n, beam_width"),
+        ('prompts = "hard"\n[settings]\nseed = 1', r"settings\.seed: unknown"),
+        ('prompts = "hard"\n[settings]\nn = []', r"settings\.n: an empty list"),
+        ('prompts = "hard"\n[settings]\nn = [2, 2]', r"settings\.n: 2 is there twice"),
+        ('prompts = "hard"\n[settings]\nn = [4, 100]', r"settings\.n: 100 is out of range; allowed is 1 to 64"),
+        ('prompts = "hard"\n[settings]\nn = "8"', r"settings\.n: '8' is a str"),
+        ('prompts = "hard"\n[settings]\nchunk_ms = "all"', r"chunk_ms: 'all'; allowed are milliseconds"),
+        ('prompts = ["hard", "hard"]', r"prompts: 'hard' is there twice"),
+        ('prompts = "nowhere.txt"', r"nowhere\.txt: No such file"),
+        ('prompts = "hard"\nscorer = "no.toml"', r"scorer: no\.toml: No such file"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_one_line(tmp_path: Path, written: str, message: str) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text(written)
+    with pytest.raises(ValueError, match=message) as error:
+        expand(read_study(path))
+    assert "\n" not in str(error.value)
