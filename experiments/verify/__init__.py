@@ -13,12 +13,14 @@ from experiments.verify.moss import verify_moss
 from experiments.verify.moss_codec import verify_moss_codec
 from experiments.verify.moss_nano import verify_moss_nano
 from experiments.verify.moss_prompt import verify_moss_prompt
+from experiments.verify.voiceclap import verify_voiceclap
 
 KINDS: dict[str, Callable[[Path], list[Check]]] = {
     "moss": verify_moss,
     "moss-codec": verify_moss_codec,
     "moss-nano": verify_moss_nano,
     "moss-prompt": verify_moss_prompt,
+    "voiceclap": verify_voiceclap,
 }
 
 
