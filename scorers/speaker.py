@@ -1,7 +1,8 @@
 """Whether a clip is spoken by one speaker: cosine of Resemblyzer's embeddings.
 
 A request's reference is what a clip is compared with; without one it is the first second that the request committed, so
-that a voice cannot drift. Knows no words, and hears no difference between a voice and a good recording of it.
+that a voice cannot drift. Knows no words, and finds a short clip less like its speaker than a long one: compare clips
+of about one length.
 
 The network's weights come from the `resemblyzer` package, which is read and never imported: it would import a detector
 of silence that needs a compiler to install and `pkg_resources`, which newer releases of setuptools do not have.
@@ -44,7 +45,7 @@ OWN_REFERENCE = SAMPLE_RATE
 """Samples at the front of a request's audio that stand for its speaker where it brings no reference."""
 
 SHORTEST = SAMPLE_RATE // 2
-"""Below half a second two voices are as alike as one with itself."""
+"""Half a second. The cosine of a speaker with itself grows with the clip: 0.73 here and 0.88 at 2 s, as measured."""
 
 SILENCE = 1e-3
 """Audio whose loudest sample stays below is silent: -60 dB full scale."""
