@@ -51,8 +51,7 @@ def load_checkpoint(place: str, device: torch.device, dtype: torch.dtype | None 
     if find_adapter(settings):
         adapter = Adapter.load(find_adapter(located(place, FILES)) or settings)
         if not (settings / "config.json").is_file():
-            base = _base(adapter)
-            settings = located(base, _SETTINGS)
+            base, settings = _base(adapter)
     family = _FAMILIES[_model_type(settings)]
     return family(_Voice(f"moss:{place}", base, adapter, device, dtype))
 
@@ -105,15 +104,22 @@ def _model_type(folder: Path) -> str:
     return str(kind)
 
 
-def _base(adapter: Adapter) -> str:
+def _base(adapter: Adapter) -> tuple[str, Path]:
+    """The place of the checkpoint that an adapter was trained on, and the folder of its settings."""
+    config = adapter.folder / "adapter_config.json"
     if not adapter.base:
         raise ConfigError(
-            f"{adapter.folder / 'adapter_config.json'}: base_model_name_or_path is missing; name the checkpoint that "
-            "the adapter was trained on, a folder or a hub id"
+            f"{config}: base_model_name_or_path is missing; name the checkpoint that the adapter was trained on, "
+            "a folder or a hub id"
         )
-    if adapter.revision and not Path(adapter.base).expanduser().is_dir():
-        return f"{adapter.base}@{adapter.revision}"
-    return adapter.base
+    on_hub = adapter.revision and not Path(adapter.base).expanduser().is_dir()
+    place = f"{adapter.base}@{adapter.revision}" if on_hub else adapter.base
+    try:
+        return place, located(place, _SETTINGS)
+    except ValueError as error:
+        raise ConfigError(
+            f"{config}: base_model_name_or_path: {error}; or move the adapter into a folder adapter/ in its base's"
+        ) from None
 
 
 def _refuse_adapter(voice: _Voice) -> None:

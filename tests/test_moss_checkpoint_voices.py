@@ -133,6 +133,11 @@ def test_an_adapter_alone_opens_the_base_that_it_names(shared_folder: Path, tmp_
     assert engine.name == f"moss:{alone}"
     base = load_engine(f"moss:{shared_folder}")
     assert not torch.equal(said(engine), said(base))
+    write_adapter(alone, base_model_name_or_path="/home/trainer/base")
+    with pytest.raises(
+        ValueError, match=r"adapter_config\.json: base_model_name_or_path: '/home/trainer/base' is no fol"
+    ):
+        load_engine(f"moss:{alone}")
     write_adapter(alone)
     with pytest.raises(ValueError, match=r"adapter_config\.json: base_model_name_or_path is missing"):
         load_engine(f"moss:{alone}")

@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from engine.moss.config import MossConfig
 from engine.moss.fields import ConfigError
+from engine.moss.network import MossNetwork
 
 GOLDEN = Path(__file__).parent / "golden" / "moss_local" / "config.json"
 
@@ -81,6 +83,8 @@ def test_one_copy_of_the_global_sizes_is_enough(raw: dict[str, Any]) -> None:
         ("qwen3_config.rms_norm_eps", 0.0),
         ("qwen3_config.rope_theta", None),
         ("qwen3_config.rope_scaling", {"rope_type": "yarn", "factor": 4.0}),
+        ("qwen3_config.rope_parameters", {"rope_theta": 1e6, "partial_rotary_factor": 0.5}),
+        ("qwen3_config.rope_parameters", {"rope_theta": 5e5}),
         ("gpt2_config.activation_function", "gelu_new"),
         ("gpt2_config.position_embedding_type", "absolute"),
         ("gpt2_config.scale_attn_by_inverse_layer_idx", True),
@@ -92,6 +96,7 @@ def test_one_copy_of_the_global_sizes_is_enough(raw: dict[str, Any]) -> None:
 def test_what_is_not_implemented_is_refused_by_name(raw: dict[str, Any], field: str, value: Any) -> None:
     put(raw, field, value)
     name = {"pad_token_id": "pad", "qwen3_config.rope_scaling": "rope_type"}.get(field, field.rpartition(".")[2])
+    name = name if name != "rope_parameters" else "rope_theta is written twice|partial_rotary_factor is 0.5"
     with pytest.raises(ConfigError, match=name):
         MossConfig.from_json(raw)
 
@@ -115,3 +120,27 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
     path.write_text("[]")
     with pytest.raises(ConfigError, match=r"config\.json: a list is no configuration"):
         MossConfig.load(path)
+
+
+def test_the_published_sizes_give_the_published_parameters(raw: dict[str, Any]) -> None:
+    """MOSS-TTS-Local-Transformer-v1.5: 438 tensors and 4,550,403,584 parameters, tied copies counted."""
+    backbone = {
+        "hidden_size": 2560,
+        "num_hidden_layers": 36,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "intermediate_size": 9728,
+        "vocab_size": 151_936,
+        "rope_theta": 1_000_000,
+        "layer_types": None,
+    }
+    for field, value in backbone.items():
+        put(raw, f"qwen3_config.{field}", value)
+    local = {"n_embd": 2560, "n_head": 32, "n_inner": 9728, "n_positions": 13, "n_ctx": 13}
+    raw |= {"hidden_size": 2560, "local_hidden_size": 2560, "gpt2_config": raw["gpt2_config"] | local}
+    raw |= {"audio_codebook_sizes": [1024] * 12, "audio_pad_token_id": 1024, "pad_token_id": 151_643}
+    with torch.device("meta"):
+        weights = MossNetwork(MossConfig.from_json(raw)).state_dict()
+    assert len(weights) == 438
+    assert sum(weight.numel() for weight in weights.values()) == 4_550_403_584

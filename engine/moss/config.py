@@ -241,15 +241,18 @@ def _read_backbone(fields: Fields, tied: bool) -> GlobalConfig:
 
 def _read_rope_theta(fields: Fields) -> float:
     """`rope_theta` beside the sizes, or inside the rotary object where newer transformers releases put it."""
-    theta = fields.values.get("rope_theta")
+    thetas = [fields.positive("rope_theta")] if fields.values.get("rope_theta") is not None else []
     for name in ("rope_parameters", "rope_scaling"):
         if fields.values.get(name) is None:
             continue
         rotary = Fields(fields.mapping(name), f"{fields.prefix}{name}.")
         rotary.require("rope_type", "default", default=rotary.values.get("type", "default"))
-        if theta is None and rotary.values.get("rope_theta") is not None:
-            return rotary.positive("rope_theta")
-    return fields.positive("rope_theta")
+        rotary.require("partial_rotary_factor", 1.0, default=1.0)
+        if rotary.values.get("rope_theta") is not None:
+            thetas.append(rotary.positive("rope_theta"))
+    if len(set(thetas)) > 1:
+        raise ConfigError(f"{fields.prefix}rope_theta is written twice, as {thetas}: the values must agree")
+    return thetas[0] if thetas else fields.positive("rope_theta")
 
 
 def _read_local(top: Fields, fields: Fields, hidden: int, books: int) -> LocalConfig:
