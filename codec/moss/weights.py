@@ -110,7 +110,9 @@ class _StoredTensors:
         """Raise where a tensor is missing, of another shape, or not of floats."""
         if name not in self._tensors:
             path = self._index if self._index.exists() else self._folder / WEIGHTS
-            raise MossCodecError(f"{path}: tensor {name} of shape {shape} for {parameter} is missing: {_AGAIN}")
+            raise MossCodecError(
+                f"{path}: tensor {name} of shape {shape} for {parameter} is missing: {_AGAIN}, config.json too"
+            )
         _, file, stored = self._tensors[name]
         part = file.get_slice(stored)
         if list(part.get_shape()) != shape:
