@@ -37,7 +37,6 @@ class VoiceClapConfig:
     text_num_heads: int
     text_vocab_size: int
     text_max_position_embeddings: int
-    text_pad_token_id: int
     text_layer_norm_eps: float
     text_proj_hidden: int
 
@@ -60,14 +59,14 @@ class VoiceClapConfig:
 
     @classmethod
     def _from(cls, values: dict[str, Any], path: Path) -> Self:
-        defaults = {"text_pad_token_id": 0, "text_layer_norm_eps": 1e-12}
+        defaults = {"text_layer_norm_eps": 1e-12}
         read: dict[str, Any] = {}
         for name in cls.__dataclass_fields__:
             if name == "text_proj_hidden":
                 defaults[name] = (read["text_hidden_dim"] + read["embed_dim"]) // 2
             value = values.get(name, defaults.get(name))
-            whole = type(value) is int and (value > 0 or name == "text_pad_token_id")
-            if not whole and not (name == "text_layer_norm_eps" and type(value) is float and value > 0):
+            kind = float if name == "text_layer_norm_eps" else int
+            if type(value) is not kind or value <= 0:
                 found = "is missing" if value is None else f"is {value!r}"
                 raise CheckpointError(
                     f"{path}: {name} {found}; a number above 0 is needed. Only the architecture of VoiceCLAP-small "

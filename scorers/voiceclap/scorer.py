@@ -10,7 +10,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from scorers.heads import Clip, Judgement, Term
 from scorers.rereader import Rereader
-from scorers.voiceclap.config import CheckpointError
+from scorers.voiceclap.config import CheckpointError, VoiceClapConfig
 from scorers.voiceclap.features import SAMPLE_RATE, fitted
 from scorers.voiceclap.network import VoiceClap
 from scorers.voiceclap.predictors import Predictor, load_predictors
@@ -115,7 +115,7 @@ def load(
     model: str,
     heads: str | list[str] | None = None,
     mean: str | None = None,
-    query_from: str = "instruction",
+    query_from: QueryField = "instruction",
 ) -> Rereader:
     """VoiceCLAP-small, or another model of its architecture, with the predictors that go with it.
 
@@ -130,26 +130,33 @@ def load(
         ValueError: an option is not allowed, or a file cannot be used; the message names it.
         ModuleNotFoundError: a package that the options need is not installed.
     """
+    _check_kinds(model, heads, mean)
     if query_from not in QUERY_FIELDS:
         raise ValueError(f"query_from: {query_from!r} is not known; allowed are {', '.join(QUERY_FIELDS)}")
-    field = next(name for name in get_args(QueryField) if name == query_from)
     folder = _folder(model)
     styled = (folder / TOKENIZER).is_file()
     if heads is None and not styled:
         raise ValueError(f"heads: none are given, and {folder} has no {TOKENIZER} for 'style': nothing could be judged")
     if mean is not None and not styled:
         raise ValueError(f"mean: {mean!r} is for 'style', which needs {TOKENIZER} in {folder}")
+    # What is small is read first, so that a mistake is told before the weights are.
+    config = VoiceClapConfig.load(folder / "config.json")
+    predictors = [] if heads is None else load_predictors(heads, config.embed_dim)
+    encode = load_tokenizer(folder, config.text_max_position_embeddings) if styled else None
+    centre = None if mean is None else _mean(Path(mean).expanduser(), config.embed_dim)
     network = load_network(folder, device)
-    config = network.config
-    return Rereader(
-        VoiceClapHead(
-            network,
-            [] if heads is None else load_predictors(heads, config.embed_dim),
-            encode=load_tokenizer(folder, config.text_max_position_embeddings) if styled else None,
-            mean=None if mean is None else _mean(Path(mean).expanduser(), config.embed_dim),
-            query_from=field,
-        )
-    )
+    return Rereader(VoiceClapHead(network, predictors, encode=encode, mean=centre, query_from=query_from))
+
+
+def _check_kinds(model: object, heads: object, mean: object) -> None:
+    """What a file of rewards gives may be of any kind."""
+    if not isinstance(model, str):
+        raise ValueError(f"model: {model!r} is a {type(model).__name__}; a folder or a hub id is needed")
+    listed = isinstance(heads, list) and bool(heads) and all(isinstance(path, str) for path in heads)
+    if not (heads is None or isinstance(heads, str) or listed):
+        raise ValueError(f"heads: {heads!r} is not allowed; a folder or a list of files is needed")
+    if not (mean is None or isinstance(mean, str)):
+        raise ValueError(f"mean: {mean!r} is a {type(mean).__name__}; an .npy file is needed")
 
 
 def _folder(model: str) -> Path:
