@@ -162,6 +162,12 @@ class TestOptions:
         with pytest.raises(ValueError, match=said):
             load(CPU, **options)
 
+    @pytest.mark.parametrize(("options", "threads"), [({}, 1), ({"threads": 2}, 2)])
+    def test_threads_are_capped(self, options: dict[str, Any], threads: int) -> None:
+        head: Any = load(CPU, **options).head
+        for network in (head._p835, head._p808):
+            assert network.get_session_options().intra_op_num_threads == threads
+
     def test_it_is_a_scorer_of_its_first_term(self, spoken: Speak) -> None:
         pcm = torch.from_numpy(spoken(TEXT).copy())[None]
         stream = load(CPU).open([SpeechRequest(TEXT)], 1, 24_000, 1920)
