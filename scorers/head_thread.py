@@ -27,10 +27,10 @@ class NotDone(Exception):  # noqa: N818 - says what became of a task
 
 @dataclass(frozen=True)
 class _Task:
-    """Something to do, and where its outcome goes. `bounded`: it takes up room in the queue."""
+    """Something to do, and where its outcome goes. `tidies`: it takes up no room, and is done even when leaving."""
 
     work: Callable[[], Any]
-    bounded: bool
+    tidies: bool = False
     answer: Future[Any] = field(default_factory=Future)
 
     def run(self) -> None:
@@ -57,16 +57,20 @@ class HeadThread:
         self._thread = threading.Thread(target=self._serve, args=(load,), name="head", daemon=True)
         self._thread.start()
 
-    def put(self, work: Callable[[], Any], due: float | None) -> Future[Any]:
-        """Have something done. The outcome is `NotDone` when there was no room until `due`; None: it needs no room."""
-        task = _Task(work, due is not None)
-        if due is not None and not self._room.acquire(timeout=max(0.0, due - time.monotonic())):
+    def put(self, work: Callable[[], Any], due: float) -> Future[Any]:
+        """Have something done; its outcome is `NotDone` when the queue had no room for it until `due`."""
+        task = _Task(work)
+        if not self._room.acquire(timeout=max(0.0, due - time.monotonic())):
             task.answer.set_exception(NotDone("its queue was full until the deadline"))
         elif self._leaving.is_set():
             task.answer.set_exception(NotDone("it is closed"))
         else:
             self._tasks.put(task)
         return task.answer
+
+    def tidy(self, work: Callable[[], Any]) -> None:
+        """Have something closed, which always finds room and is not dropped; nobody hears of its outcome."""
+        self._tasks.put(_Task(work, tidies=True))
 
     def leave(self) -> None:
         """End what is being done if that is possible, drop what waits, and end the thread."""
@@ -85,9 +89,9 @@ class HeadThread:
         with _computing(head):
             self.loaded.set_result(head)
             while (task := self._tasks.get()) is not None:
-                if task.bounded:
+                if not task.tidies:
                     self._room.release()
-                if self._leaving.is_set():
+                if self._leaving.is_set() and not task.tidies:
                     task.answer.set_exception(NotDone("it is closed"))
                 else:
                     task.run()

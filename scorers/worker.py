@@ -129,7 +129,7 @@ class InProcess(Away):
         """The head's stream, in a new child where the last one has died; raises as `InThread.open` does."""
         due = self.due()
         self._outcome(self.thread.put(lambda: None, due), due, "nothing was done")
-        self.thread.put(self._child.start, None).result()  # loads the head again, if need be: no deadline
+        self.thread.put(self._child.start, self.due()).result()  # loads the head again, if need be: no deadline
         return super().open(requests, n, sample_rate, hop)
 
 
@@ -175,7 +175,7 @@ class AwayStream:
     def close(self) -> None:
         """Drop what waits; the head's own stream is closed as soon as its thread comes by."""
         self._failure = self._failure or NotDone("the stream is closed; open a new one")
-        self._head.thread.put(self._stream.close, None)
+        self._head.thread.tidy(self._stream.close)
 
     def _send(self, work: Callable[[], Any]) -> Future[Any]:
         """Have it done after all that was sent before, unless some of that fails."""
