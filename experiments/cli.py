@@ -33,6 +33,10 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the whole traceback o
 Scorer = Annotated[
     str, typer.Option("--scorer", help="A reward by name or TOML file, or one head: its kind, or kind:model.")
 ]
+Device = Annotated[str | None, typer.Option("--device", help="Of the engine, such as cuda:0; else the CPU.")]
+ScorerDevice = Annotated[
+    str | None, typer.Option("--scorer-device", help="Of the scorer, such as cuda:1; else the CPU.")
+]
 Instruction = Annotated[str | None, typer.Option("--instruction", help="How it is to be said; style is judged by it.")]
 Language = Annotated[str | None, typer.Option("--language", help="English name of the language, such as German.")]
 Reference = Annotated[Path | None, typer.Option("--reference", metavar="AUDIO", help="A recording of the voice.")]
@@ -47,10 +51,8 @@ def say(
     seed: Annotated[int, typer.Option("--seed", help="Same seed, same audio.")] = 777,
     engine: Annotated[str, typer.Option("--engine", help="A name, or kind:path.")] = "builtin",
     scorer: Scorer = "builtin",
-    device: Annotated[str | None, typer.Option("--device", help="Of the engine, such as cuda:0; else the CPU.")] = None,
-    scorer_device: Annotated[
-        str | None, typer.Option("--scorer-device", help="Of the scorer, such as cuda:1; else the CPU.")
-    ] = None,
+    device: Device = None,
+    scorer_device: ScorerDevice = None,
     dtype: Annotated[
         str | None, typer.Option("--dtype", help="Of the engine's weights: float32, bfloat16 or float16.")
     ] = None,
@@ -133,6 +135,58 @@ def score(
 
     request = {"text": text, "instruction": instruction, "language": language, "reference": reference}
     return command.run(command.Options(files, scorer, device, request, as_json))
+
+
+@app.command()
+def sweep(
+    study: Annotated[
+        Path | None, typer.Argument(metavar="[STUDY.toml]", help="What to run; options stand in the place of its keys.")
+    ] = None,
+    n: Annotated[str | None, typer.Option("--n", help="Candidates, such as 1,2,4,8.")] = None,
+    beam_width: Annotated[str | None, typer.Option("--beam-width", help="Such as 1,2.")] = None,
+    chunk_ms: Annotated[str | None, typer.Option("--chunk-ms", help="Such as 800,1600,whole.")] = None,
+    temperature: Annotated[str | None, typer.Option("--temperature", help="Such as 0.8,1.0.")] = None,
+    guidance: Annotated[str | None, typer.Option("--guidance", help="Such as 1,1.5,3.")] = None,
+    engine: Annotated[str | None, typer.Option("--engine", help="Specs, separated by commas.")] = None,
+    scorer: Annotated[str | None, typer.Option("--scorer", help="Specs, separated by commas.")] = None,
+    prompts: Annotated[
+        str | None, typer.Option("--prompts", help="everyday, hard, or files, separated by commas.")
+    ] = None,
+    seeds: Annotated[str | None, typer.Option("--seeds", help="Such as 777,778.")] = None,
+    losers: Annotated[bool | None, typer.Option("--losers/--no-losers", help="Keep all candidates' audio.")] = None,
+    batch: Annotated[int | None, typer.Option("--batch", help="Prompts that are spoken in one batch.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="The run's folder.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in that folder.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be run, and stop.")] = False,
+    executor: Annotated[str, typer.Option("--executor", help="local (processes) or ray.")] = "local",
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Processes; else one a core, or one on a GPU.")
+    ] = None,
+    part: Annotated[str | None, typer.Option("--part", help="Run a part only, such as 3/16: for job arrays.")] = None,
+    device: Device = None,
+    scorer_device: ScorerDevice = None,
+    as_json: Json = False,
+    debug: Debug = False,  # noqa: ARG001
+) -> Outcome:
+    """Run many searches: all combinations of settings, prompts and seeds, kept so that nothing is lost."""
+    from experiments.commands import sweep as command
+
+    written = command.typed(
+        settings={
+            "n": n,
+            "beam_width": beam_width,
+            "chunk_ms": chunk_ms,
+            "temperature": temperature,
+            "guidance": guidance,
+        },
+        lists={"engine": engine, "scorer": scorer, "prompts": prompts, "seeds": seeds},
+        plain={"losers": losers, "batch": batch},
+    )
+    return command.run(
+        command.Options(
+            study, written, output, resume, dry_run, executor, workers, part, device, scorer_device, as_json
+        )
+    )
 
 
 @app.command()

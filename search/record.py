@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import wave
@@ -145,11 +146,18 @@ def json_ready(value: Any) -> Any:
 
 def write_wav(path: str | Path, audio: NDArray[np.float32], sample_rate: int) -> None:
     """16-bit mono WAV; samples beyond full scale are clipped."""
-    with wave.open(str(path), "wb") as file:
+    Path(path).write_bytes(wav_bytes(audio, sample_rate))
+
+
+def wav_bytes(audio: NDArray[np.float32], sample_rate: int) -> bytes:
+    """What `write_wav` writes."""
+    held = io.BytesIO()
+    with wave.open(held, "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(sample_rate)
         file.writeframes(pcm16(audio))
+    return held.getvalue()
 
 
 def pcm16(audio: NDArray[np.float32]) -> bytes:

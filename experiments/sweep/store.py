@@ -1,0 +1,168 @@
+"""Where a sweep is kept: a folder a run, a folder a unit, and no doubt about what is complete.
+
+    run.json           what the run is: id, study, fingerprint of code and weights, origin; written first
+    index.jsonl        a line an attempt; only ever added to
+    units/DIGEST/      all of one unit; manifest.json, written last, has the sums of the other files
+
+A unit counts when its manifest names this run and this unit and every sum is right. Whatever else lies there is torn,
+and made again. Knows nothing of what a unit's files mean.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from experiments.sweep.files import append_line, plain_json, read_lines, sum_of, write_once, write_whole
+from experiments.sweep.study import StudySpec, Unit
+
+FORMAT = 1
+State = Literal["done", "failed", "missing", "torn"]
+
+
+class RunError(ValueError):
+    """A run folder cannot be used; the message names it, says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class RunStore:
+    """One run. Several processes may write units of it at once.
+
+    Attributes:
+        run: id of the run, in every file that belongs to it.
+        about: what `run.json` holds.
+    """
+
+    folder: Path
+    run: str
+    about: Mapping[str, Any]
+
+    @classmethod
+    def create(
+        cls,
+        folder: Path,
+        spec: StudySpec,
+        units: Sequence[Unit],
+        fingerprint: Mapping[str, Any],
+        origin: Mapping[str, Any],
+    ) -> RunStore:
+        """A new run in a folder that is empty or not there; raises `RunError` for any other.
+
+        Of several processes that create one run at once, one does, and the others find it there: `FileExistsError`.
+        """
+        if (folder / "run.json").exists():
+            raise FileExistsError(folder / "run.json")
+        if folder.exists() and not (folder.is_dir() and {path.name for path in folder.iterdir()} <= {"units"}):
+            raise RunError(f"{folder}: not empty, and no run; give another folder")
+        about = {
+            "format": FORMAT,
+            "run": uuid.uuid4().hex,
+            "study": spec.model_dump(),
+            "units": [unit.digest for unit in units],
+            "fingerprint": dict(fingerprint),
+            "origin": dict(origin),
+        }
+        (folder / "units").mkdir(parents=True, exist_ok=True)
+        write_once(folder / "run.json", plain_json(about))
+        return cls.open(folder)
+
+    @classmethod
+    def open(cls, folder: Path) -> RunStore:
+        """The run in a folder; raises `RunError` where there is none that can be read."""
+        path = folder / "run.json"
+        try:
+            about = json.loads(path.read_text(encoding="utf-8"))
+        except OSError:
+            raise RunError(f"{folder}: no run in it ({path.name} is not there)") from None
+        except ValueError as error:
+            raise RunError(f"{path}: cannot be read ({error}); the run cannot go on, start another") from None
+        if about.get("format") != FORMAT:
+            raise RunError(f"{path}: format {about.get('format')!r} is not {FORMAT}, the one that this version writes")
+        return cls(folder, about["run"], about)
+
+    @classmethod
+    def resume(cls, folder: Path, units: Sequence[Unit], fingerprint: Mapping[str, Any]) -> RunStore:
+        """The run in a folder, if it is a run of just these units with the same code and weights.
+
+        Raises:
+            RunError: naming what differs: units of another study, or another fingerprint.
+        """
+        store = cls.open(folder)
+        asked, kept = [unit.digest for unit in units], list(store.about["units"])
+        if asked != kept:
+            more, fewer = len(set(asked) - set(kept)), len(set(kept) - set(asked))
+            raise RunError(
+                f"{folder}: a run of another study: of its {len(kept)} units {fewer} are not asked for now, "
+                f"and {more} that are asked for are not its own; give another folder"
+            )
+        for name, value in fingerprint.items():
+            if store.about["fingerprint"].get(name) != value:
+                old = store.about["fingerprint"].get(name)
+                raise RunError(
+                    f"{folder}: begun with {name} {old}, now it is {value}; results would mix, start another run"
+                )
+        foreign = {path.name for path in store._folders()} - set(kept)
+        if foreign:
+            raise RunError(f"{folder}: units/{min(foreign)} is no unit of this run; remove it, or give another folder")
+        return store
+
+    def clean(self) -> None:
+        """Remove what interrupted attempts left behind; for when nobody else writes to this run."""
+        for path in (self.folder / "units").glob(".*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def place(self, digest: str) -> Path:
+        """The folder of a unit."""
+        return self.folder / "units" / digest
+
+    def write(self, digest: str, files: Mapping[str, bytes], state: Literal["done", "failed"]) -> None:
+        """Keep a unit, in the place of whatever an earlier attempt left."""
+        place = self.place(digest)
+        partial = place.with_name(f".{digest}.{uuid.uuid4().hex}")
+        partial.mkdir()
+        for name, content in files.items():
+            (partial / name).parent.mkdir(exist_ok=True)
+            (partial / name).write_bytes(content)
+        sums = {name: sum_of(content) for name, content in files.items()}
+        manifest = {"format": FORMAT, "run": self.run, "unit": digest, "state": state, "files": sums}
+        write_whole(partial / "manifest.json", plain_json(manifest))
+        if place.exists():
+            shutil.rmtree(place)
+        partial.rename(place)
+        append_line(self.folder / "index.jsonl", {"run": self.run, "unit": digest, "state": state, "time": time.time()})
+
+    def state(self, digest: str) -> State:
+        """Whether a unit is there, whole, and of this run; reads all of its files."""
+        place = self.place(digest)
+        if not place.exists():
+            return "missing"
+        try:
+            manifest = json.loads((place / "manifest.json").read_text(encoding="utf-8"))
+            whole = (manifest["run"], manifest["unit"]) == (self.run, digest) and all(
+                sum_of((place / name).read_bytes()) == asked for name, asked in manifest["files"].items()
+            )
+            state: State = manifest["state"]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return "torn"
+        return state if whole and state in ("done", "failed") else "torn"
+
+    def states(self) -> dict[str, State]:
+        """Of every unit of the run, in order."""
+        return {digest: self.state(digest) for digest in self.about["units"]}
+
+    def attempts(self) -> list[dict[str, Any]]:
+        """The index: what was tried, in the order in which it ended. Lines of other runs are left out."""
+        return [line for line in read_lines(self.folder / "index.jsonl") if line.get("run") == self.run]
+
+    def read(self, digest: str, name: str) -> Any:
+        """What one of a unit's JSON files holds."""
+        return json.loads((self.place(digest) / name).read_text(encoding="utf-8"))
+
+    def _folders(self) -> Iterator[Path]:
+        return (path for path in (self.folder / "units").iterdir() if not path.name.startswith("."))
