@@ -24,11 +24,13 @@ from engine.moss.weights import CheckpointError
 from engine.nano import load_nano
 from engine.nano.prompt import NanoPrompt, continuation
 from engine.nano.tokenizer import load_tokenizer
+from engine.registry import load_engine
 from experiments.verify.moss_prompt import toy_tokenize
 from scorers.fake import FakeScorer
 from search import ChunkSearch, SpeechRequest
 from search.config import Sampling
 from tests.contracts import Laws, Subject
+from tests.tiny_codec import tiny_codec
 from tests.tiny_nano import tiny_nano, tiny_nano_config, tiny_nano_network
 
 RATE = FakeCodec().sample_rate
@@ -170,6 +172,22 @@ def test_a_folder_speaks_a_text_in_the_voice_of_a_recording(folder: Path, books:
     assert 0 < len(result.frames) <= 25
     other = ChunkSearch(engine, FakeScorer()).generate(SpeechRequest("Hello world."), n=4, max_seconds=2.0)
     assert not np.array_equal(other.audio, result.audio), "the recording was not heard"
+
+
+@needs_sentencepiece
+def test_a_folder_as_it_was_released_speaks_through_its_codec(tmp_path: Path, model: Path) -> None:
+    """Weights as `.bin`, the codec of the same family beside them; streamed audio is the codec's own decode."""
+    folder = tiny_nano(tmp_path / "nano", (16,) * 4, sample_rate=1200)
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    (folder / "tokenizer.model").write_bytes(model.read_bytes())
+    tiny_codec(folder / "codec", "nano")
+    engine = load_engine(f"moss:{folder}")
+    spoken = SpeechRequest("Hello world.", reference=(np.random.default_rng(0).normal(0, 0.1, 2400), 1200))
+    result = ChunkSearch(engine, FakeScorer()).generate(spoken, n=4, chunk_frames=3, max_seconds=2.0)
+    offline = engine.codec.decode(result.frames)
+    assert len(offline) == len(result.frames) * engine.hop > 0
+    np.testing.assert_allclose(result.audio, offline.numpy(), rtol=1e-4, atol=1e-4)
 
 
 @needs_sentencepiece
