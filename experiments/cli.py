@@ -190,6 +190,20 @@ def sweep(
 
 
 @app.command()
+def judge(
+    run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a sweep.")],
+    scorer: Scorer,
+    device: Annotated[str | None, typer.Option("--device", help="Of the scorer, such as cuda:1; else the CPU.")] = None,
+    as_json: Json = False,
+    debug: Debug = False,  # noqa: ARG001
+) -> Outcome:
+    """Let a scorer that took no part in a sweep hear what it chose; takes up where it was stopped."""
+    from experiments.commands import judge as command
+
+    return command.run(command.Options(run_folder, scorer, device, as_json))
+
+
+@app.command()
 def verify(
     kind: Annotated[str, typer.Argument(metavar="KIND", help="What to check, such as moss.")],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Recorded weights, inputs and outputs.")],

@@ -1,0 +1,1 @@
+"""Figures that no selection has seen, found in the audio of a finished run."""

@@ -1,0 +1,116 @@
+"""A scorer that took no part in a search hears what the search chose: resumable, a file a unit, a table a judge.
+
+Knows nothing of how the audio came about.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+import torch
+from numpy.typing import NDArray
+
+from experiments.judge.measures import measures
+from experiments.prompts import Prompt
+from experiments.sweep.files import plain_json, read_lines, sum_of, write_whole
+from experiments.sweep.origin import versions
+from experiments.sweep.store import RunStore
+from experiments.sweep.tables import scores_of, write_table
+from search.protocols import Scorer, Scores
+from search.record import json_ready
+
+
+@dataclass(frozen=True)
+class Judge:
+    """A scorer under the name that its figures are kept under.
+
+    Attributes:
+        mark: changes when the judge does, so that figures of another judge are not taken for its own.
+    """
+
+    name: str
+    scorer: Scorer
+    mark: str
+
+    @classmethod
+    def of(cls, spec: str, scorer: Scorer) -> Judge:
+        """The judge of a scorer's spec: a file by its stem, else the spec without what a file's name cannot hold."""
+        path = Path(spec).expanduser()
+        content = path.read_bytes() if path.suffix == ".toml" else spec.encode()
+        mark = hashlib.sha256(content + json.dumps(versions(), sort_keys=True).encode()).hexdigest()[:16]
+        return cls(path.stem if path.suffix == ".toml" else spec.replace(":", "-").replace("/", "-"), scorer, mark)
+
+
+def judge_run(store: RunStore, judge: Judge) -> Iterator[str]:
+    """Judge every unit that is done and was not judged yet; yields digests as they are judged."""
+    for digest, state in store.states().items():
+        if state == "done" and verdict_of(store, judge, digest) is None:
+            write_whole(_place(store, judge, digest), plain_json(_verdict(store, judge, digest)))
+            yield digest
+
+
+def write_judgements(store: RunStore, judge: Judge) -> list[Path]:
+    """Write `judgements/NAME.parquet` and `.csv`, a row for every unit that was judged."""
+    folder = store.folder / "judgements"
+    folder.mkdir(exist_ok=True)
+    found = {digest: verdict_of(store, judge, digest) for digest in store.about["units"]}
+    rows = [{"unit": digest, **verdict["figures"]} for digest, verdict in found.items() if verdict is not None]
+    return write_table(folder / judge.name, rows)
+
+
+def verdict_of(store: RunStore, judge: Judge, digest: str) -> Mapping[str, Any] | None:
+    """What this judge has found in just this audio; None where it has not heard it."""
+    try:
+        verdict = json.loads(_place(store, judge, digest).read_text(encoding="utf-8"))
+        audio = sum_of((store.place(digest) / "audio.wav").read_bytes())["sha256"]
+        same = (verdict["run"], verdict["mark"], verdict["audio"]) == (store.run, judge.mark, audio)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return verdict if same else None
+
+
+def _verdict(store: RunStore, judge: Judge, digest: str) -> dict[str, Any]:
+    path = store.place(digest) / "audio.wav"
+    audio, rate = soundfile.read(path, dtype="float32")
+    unit = store.read(digest, "config.json")
+    scores = heard(judge.scorer, Prompt(**unit["prompt"]), audio, rate)
+    note = scores.notes[0]
+    raw = {name: float(values[0]) for name, values in scores.heads.items()}
+    found = {"reward": float(scores.reward[0]), **measures(audio, rate, _seams(store, digest, rate)), **raw}
+    figures = {name.replace("score.", "judge.", 1): value for name, value in scores_of(found).items()}
+    figures |= {"judge.reward": found["reward"], "judge.transcript": note.get("transcript")}
+    return {
+        "run": store.run,
+        "unit": digest,
+        "mark": judge.mark,
+        "audio": sum_of(path.read_bytes())["sha256"],
+        "figures": json_ready(figures),
+        "notes": json_ready(note),
+    }
+
+
+def heard(scorer: Scorer, prompt: Prompt, audio: NDArray[np.float32], rate: int) -> Scores:
+    """What a scorer finds in a whole take."""
+    pcm = torch.from_numpy(audio)[None]
+    with torch.inference_mode():
+        stream = scorer.open([prompt.request()], 1, rate, 1)
+        try:
+            return stream.score(pcm, torch.tensor([pcm.shape[1]]), torch.tensor([True]))
+        finally:
+            stream.close()
+
+
+def _seams(store: RunStore, digest: str, rate: int) -> list[int]:
+    ends = [step["committed_until_seconds"] for step in read_lines(store.place(digest) / "steps.jsonl")]
+    return sorted({round(end * rate) for end in ends if end})
+
+
+def _place(store: RunStore, judge: Judge, digest: str) -> Path:
+    return store.place(digest) / f"judge-{judge.name}.json"
