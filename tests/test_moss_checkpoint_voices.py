@@ -178,6 +178,10 @@ def no_tokenizer(folder: Path) -> None:
     (folder / "merges.txt").unlink()
 
 
+def other_tokenizer(folder: Path) -> None:
+    settings(folder, im_start_token_id=305)
+
+
 def truncated(folder: Path) -> None:
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-9])
@@ -203,6 +207,10 @@ def missing(folder: Path) -> None:
         (larger_books, r"config\.json: audio_codebook_sizes is \[32, 32, 32\], the codec's books have \[16, 16, 16\]"),
         (other_rate, r"config\.json: sampling_rate is 24000, the codec's is 150: they were not trained together"),
         (no_tokenizer, r"tokenizer\.json does not exist, nor vocab\.json with merges\.txt: download"),
+        (
+            other_tokenizer,
+            r"config\.json: im_start_token_id is 305, the tokenizer beside it reads <\|im_start\|> as \[301\]",
+        ),
         (truncated, r"model\.safetensors is truncated .*: download the checkpoint again"),
         (missing, r"tensor transformer\.norm\.weight of shape \[32\] is missing: download"),
     ],

@@ -156,6 +156,7 @@ def test_languages_become_full_english_names(given: str | None, name: str | None
         ({"text": "Ä!"}, "text: the text column holds 196; allowed are 0 to 191"),
         ({"reference": "nowhere.wav"}, "reference: 'nowhere.wav' is no file"),
         ({"reference": [0.0]}, "reference: a list; give a path"),
+        ({"reference": (np.ones(9, np.int16), 9)}, "reference: samples are int16; give floats with full scale at 1"),
     ],
 )
 def test_what_cannot_be_packed_is_refused_by_name(fields: dict[str, Any], message: str) -> None:

@@ -32,8 +32,9 @@ def load_network(
 ) -> MossNetwork:
     """The network of a checkpoint folder, frozen, in `dtype` on `device`, with an adapter merged into it if given.
 
-    On a CPU, weights that are stored in `dtype` stay mapped to their file. Where the adapter changes a head or the
-    embedding that it is tied to, the other one stays as it was, and the network comes back untied.
+    On a CPU, weights that are stored in `dtype` stay mapped to their file: rename a new file over it, never write into
+    it. Where the adapter changes a head or the embedding that it is tied to, the other one stays as it was, and the
+    network comes back untied.
 
     Raises:
         ConfigError: `config.json` is missing or asks for something that is not implemented.

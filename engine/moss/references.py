@@ -26,8 +26,10 @@ class Recording:
             return cls._read(Path(reference).expanduser())
         if not isinstance(reference, tuple) or len(reference) != 2:
             raise ValueError(f"reference: a {type(reference).__name__}; give a path, or (pcm, sample_rate in Hz)")
-        pcm, rate = reference
-        return cls(np.asarray(pcm, dtype=np.float32), int(rate))
+        pcm, rate = np.asarray(reference[0]), int(reference[1])
+        if not np.issubdtype(pcm.dtype, np.floating):
+            raise ValueError(f"reference: samples are {pcm.dtype}; give floats with full scale at 1")
+        return cls(pcm.astype(np.float32, copy=False), rate)
 
     @classmethod
     def _read(cls, path: Path) -> Recording:

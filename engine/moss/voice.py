@@ -17,11 +17,14 @@ from engine.moss.checkpoint import load_network
 from engine.moss.codecs import check_codec
 from engine.moss.config import MossConfig
 from engine.moss.engine import MossEngine
+from engine.moss.fields import ConfigError
 from engine.moss.lora import Adapter
 from engine.moss.references import Recording
 from engine.moss.text import MossPrompt
 from engine.moss.tokenizer import load_tokenizer
 from search.protocols import Codec
+
+_START = "<|im_start|>"
 
 
 class EncodingCodec(Codec, Protocol):
@@ -56,5 +59,11 @@ def load_moss(
     def encode(recording: Recording) -> Tensor:
         return codec.encode(recording.pcm, recording.sample_rate)
 
-    prompts = MossPrompt(config, load_tokenizer(folder), encode)
-    return MossEngine(load_network(folder, dtype, device, adapter=adapter), codec, name=name, prompts=prompts)
+    tokenize = load_tokenizer(folder)
+    if (start := tokenize(_START)) != [config.ids.im_start]:
+        raise ConfigError(
+            f"{path}: im_start_token_id is {config.ids.im_start}, the tokenizer beside it reads {_START} as {start}: "
+            "they belong to different checkpoints"
+        )
+    network = load_network(folder, dtype, device, adapter=adapter)
+    return MossEngine(network, codec, name=name, prompts=MossPrompt(config, tokenize, encode))
