@@ -12,7 +12,6 @@ import math
 import wave
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ import jinja2
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.report.marks import outline, with_unit
 from experiments.report.recorder import HeardStep, Take
 from search.record import pcm16
 from search.select import rank
@@ -76,20 +76,20 @@ def _take(key: str, take: Take, sounds: dict[str, str]) -> dict[str, Any]:
         "audio": _wav_base64(result.audio, result.sample_rate),
         "transcript": score.get("transcript"),
         "measures": {
-            "audio": _with_unit(result.seconds, "{:.2f} s"),
-            "reward": _with_unit(score.get("reward"), "{:.3g}"),
-            "word errors": _with_unit(score.get("prefix_wer"), "{:.0%}"),
-            "real-time factor": _with_unit(result.performance["search_rtf"], "{:.2f}"),
-            "first audio after": _with_unit(result.performance["first_commit_seconds"], "{:.2f} s"),
+            "audio": with_unit(result.seconds, "{:.2f} s"),
+            "reward": with_unit(score.get("reward"), "{:.3g}"),
+            "word errors": with_unit(score.get("prefix_wer"), "{:.0%}"),
+            "real-time factor": with_unit(result.performance["search_rtf"], "{:.2f}"),
+            "first audio after": with_unit(result.performance["first_commit_seconds"], "{:.2f} s"),
         },
         "bar_count": count,
-        "outline": _outline(result.audio, count),
+        "outline": outline(result.audio, count),
         "commits": [
             {
                 "step": commit.step,
                 "left": 100 * commit.start_frame / length,
                 "width": 100 * commit.frames / length,
-                "ready": _with_unit(commit.wall_seconds, "{:.1f} s"),
+                "ready": with_unit(commit.wall_seconds, "{:.1f} s"),
             }
             for commit in take.commits
         ],
@@ -114,13 +114,13 @@ def _step(key: str, step: HeardStep, take: Take, sounds: dict[str, str]) -> dict
                 "parent": step.parents[row] if step.parents else None,
                 "place": record["retained_rows"].index(row) if row in record["retained_rows"] else None,
                 "ended": record["finished"][row],
-                "reward": _with_unit(reward, "{:.3g}"),
+                "reward": with_unit(reward, "{:.3g}"),
                 "share": 100.0 * _share(reward, usable),
-                "prefix_wer": _with_unit(scores[row]["prefix_wer"], "{:.0%}"),
+                "prefix_wer": with_unit(scores[row]["prefix_wer"], "{:.0%}"),
                 "transcript": scores[row].get("transcript"),
                 "terms": _terms(scores[row]),
                 "seconds": len(step.pcm[row]) / result.sample_rate,
-                "outline": _outline(step.pcm[row] / np.float32(32767.0), _SPARK_BARS),
+                "outline": outline(step.pcm[row] / np.float32(32767.0), _SPARK_BARS),
             }
         )
     begins = start / result.sample_rate
@@ -130,7 +130,7 @@ def _step(key: str, step: HeardStep, take: Take, sounds: dict[str, str]) -> dict
         "number": record["step"],
         "from": f"{begins:.2f}",
         "to": f"{begins + longest:.2f}",
-        "committed": _with_unit(record["committed_audio_seconds"], "{:.2f} s"),
+        "committed": with_unit(record["committed_audio_seconds"], "{:.2f} s"),
         "start_sample": start,
         "bar_count": _SPARK_BARS,
         "rows": rows,
@@ -147,7 +147,7 @@ def _share(reward: float, usable: Sequence[float]) -> float:
 
 def _terms(score: Mapping[str, object]) -> str:
     """Whatever else the scorer said, in one line."""
-    terms = (f"{name} {_with_unit(value, '{:.3g}')}" for name, value in score.items() if name not in _SHOWN_APART)
+    terms = (f"{name} {with_unit(value, '{:.3g}')}" for name, value in score.items() if name not in _SHOWN_APART)
     return " · ".join(terms)
 
 
@@ -160,14 +160,7 @@ def _plain(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return _with_unit(value, "{:.4g}")
-    return "–" if value is None else str(value)
-
-
-def _with_unit(value: object, form: str) -> str:
-    """A number in its form, with a true minus and no negative zero; a dash for what is absent or NaN; else text."""
-    if isinstance(value, (int, float)):
-        return form.format(value + 0.0).replace("-", "−") if math.isfinite(value) else "–"
+        return with_unit(value, "{:.4g}")
     return "–" if value is None else str(value)
 
 
@@ -177,17 +170,3 @@ def _wav_base64(audio: NDArray[np.float32], sample_rate: int) -> str:
         writer.setparams((1, 2, sample_rate, 0, "NONE", "not compressed"))
         writer.writeframes(pcm16(audio))
     return base64.b64encode(file.getvalue()).decode()
-
-
-def _outline(audio: NDArray[np.floating], count: int) -> str:
-    """An SVG path of `count` upright bars in a box `count` wide and 2 high, centred on 1.
-
-    Each is as long as the loudest sample of its stretch, on a square-root scale, so that quiet speech can be seen.
-    """
-    edges = np.linspace(0, len(audio), count + 1).round().astype(int)
-    path = []
-    for place, (start, end) in enumerate(pairwise(edges)):
-        loudest = float(np.abs(audio[start:end]).max()) if end > start else 0.0
-        height = max(0.03, min(1.0, loudest) ** 0.5)
-        path.append(f"M{place + 0.5:g} {1 - height:.2f}V{1 + height:.2f}")
-    return "".join(path)
