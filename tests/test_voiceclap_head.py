@@ -59,7 +59,8 @@ def test_one_encode_serves_every_term(folder: Path, encoded: list[int]) -> None:
     assert encoded == [1]
     assert len(found.terms) == 5
     assert all(np.isfinite(value) for value in found.terms.values())
-    assert found.note.keys() == {"AROU_classification"}
+    assert found.note.keys() == {"AROU_classification_class"}
+    assert found.note.keys().isdisjoint(found.terms), "a note would take the place of a term in records"
 
 
 def test_terms_are_those_of_the_embedding(folder: Path) -> None:

@@ -67,22 +67,25 @@ class VoiceClapHead:
         """Unit vectors [embed_dim] on the CPU, each as if its clip were alone."""
         heard = [torch.from_numpy(np.ascontiguousarray(clip.pcm[: self._network.samples])) for clip in clips]
         keys = [hashlib.blake2b(wave.numpy().tobytes(), digest_size=16).digest() for wave in heard]
-        new = {key: wave for key, wave in zip(keys, heard, strict=True) if key not in self._known}
+        found = {key: self._known[key] for key in keys if key in self._known}
+        new = {key: wave for key, wave in zip(keys, heard, strict=True) if key not in found}
         # On a CPU a clip fills the cores alone, and by itself it is rounded as it always is.
         size = 1 if self.device.type == "cpu" else _BATCH
-        fresh: dict[bytes, Tensor] = {}
         for start in range(0, len(new), size):
             some = list(new)[start : start + size]
             waves = torch.stack([fitted(new[key], self._network.samples) for key in some]).to(self.device)
             with torch.inference_mode():
-                fresh |= zip(some, self._network.embed_audio(waves).cpu(), strict=True)
-        embeddings = [fresh[key] if key in fresh else self._known[key] for key in keys]
-        for key, embedding in zip(keys, embeddings, strict=True):
+                found |= zip(some, self._network.embed_audio(waves).cpu(), strict=True)
+        self._remember(found)
+        return [found[key] for key in keys]
+
+    def _remember(self, embeddings: dict[bytes, Tensor]) -> None:
+        """Keep the newest: rows that have ended are heard again, unchanged, at every step of the others."""
+        for key, embedding in embeddings.items():
             self._known[key] = embedding
             self._known.move_to_end(key)
         while len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
-        return embeddings
 
     def _judged(self, clip: Clip, embedding: Tensor) -> Judgement:
         if not bool(embedding.isfinite().all()):
@@ -93,7 +96,7 @@ class VoiceClapHead:
         for predictor in self._predictors:
             terms[predictor.name], words = predictor.predict(embedding)
             if words:
-                note[predictor.name] = words
+                note[f"{predictor.name}_class"] = words  # records hold notes and terms side by side
         if self._encode is not None:
             query: Query = clip.prepared
             terms["style"] = float("nan") if query.embedding is None else self._cosine(embedding, query.embedding)
