@@ -1,0 +1,178 @@
+"""Sweeps with voices that need no weights: kept, resumed, repaired, and the same table whatever happened on the way."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.cli import run
+from experiments.sweep.store import RunError, RunStore
+
+pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'chunksearch[study]'")
+from experiments.sweep.tables import read_table
+
+SWEEP = ["--engine", "fake", "--scorer", "fake", "--n", "1,3", "--beam-width", "1,2", "--seeds", "1,2"]
+TABLES = ("table.parquet", "table.csv", "steps.parquet", "steps.csv")
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> Path:
+    path = tmp_path / "p.txt"
+    path.write_text("It rains.\nWe stay at home.\nCome back soon.\n")
+    return path
+
+
+def swept(folder: Path, prompts: Path, *more: str) -> int:
+    return run(["sweep", *SWEEP, "--prompts", str(prompts), "-o", str(folder), "--workers", "2", *more])
+
+
+def tables(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in TABLES}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A run that nothing disturbed, and its prompts."""
+    folder = tmp_path_factory.mktemp("run")
+    prompts = folder / "p.txt"
+    prompts.write_text("It rains.\nWe stay at home.\nCome back soon.\n")
+    assert swept(folder / "run", prompts, "--losers") == 0
+    return folder / "run", prompts
+
+
+def copy(folder: Path, target: Path) -> Path:
+    import shutil
+
+    shutil.copytree(folder, target)
+    return target
+
+
+def test_a_run_is_whole(finished: tuple[Path, Path]) -> None:
+    folder, _ = finished
+    store = RunStore.open(folder)
+    assert set(store.states().values()) == {"done"}
+    rows = read_table(folder / "table.parquet")
+    assert len(rows) == 3 * 2 * 3
+    assert [row["unit"] for row in rows] == store.about["units"]
+    assert {row["configuration"] for row in rows} == {"n1", "n3-b1", "n3-b2"}
+    assert len(store.attempts()) == len(rows)
+    about = store.about
+    assert about["origin"]["versions"]["torch"]
+    assert about["fingerprint"]["shipped weights"]
+    steps = read_table(folder / "steps.parquet")
+    assert {step["unit"] for step in steps} == set(about["units"])
+    first = next(row for row in rows if row["configuration"] == "n3-b1")
+    assert list((store.place(first["unit"]) / "candidates").glob("step-001-row-*.wav"))
+
+
+def test_candidates_share_their_noise_across_n(finished: tuple[Path, Path]) -> None:
+    """Row 0 of N = 3 begins as N = 1 does: its reward at the first step is the same."""
+    steps = read_table(finished[0] / "steps.parquet")
+    rows = {row["unit"]: row for row in read_table(finished[0] / "table.parquet")}
+    first = {
+        (rows[step["unit"]]["configuration"], rows[step["unit"]]["prompt"], rows[step["unit"]]["seed"]): step["reward"]
+        for step in steps
+        if step["step"] == 1 and step["row"] == 0
+    }
+    for (configuration, prompt, seed), reward in first.items():
+        assert reward == first["n1", prompt, seed], configuration
+
+
+def test_another_run_is_not_written_over(finished: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    folder, prompts = finished
+    before = tables(folder)
+    assert swept(folder, prompts) == 2
+    assert "--resume goes on with it" in capsys.readouterr().err
+    assert tables(folder) == before
+
+
+def test_resuming_what_is_finished_changes_nothing(finished: tuple[Path, Path], tmp_path: Path) -> None:
+    folder, prompts = copy(finished[0], tmp_path / "again"), finished[1]
+    attempts = len(RunStore.open(folder).attempts())
+    assert swept(folder, prompts, "--losers", "--resume") == 0
+    assert tables(folder) == tables(finished[0])
+    assert len(RunStore.open(folder).attempts()) == attempts
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone", "other run", "no manifest", "bad manifest", "index", "partial"])
+def test_what_is_torn_is_made_again(finished: tuple[Path, Path], tmp_path: Path, damage: str) -> None:
+    folder, prompts = copy(finished[0], tmp_path / "torn"), finished[1]
+    store = RunStore.open(folder)
+    place = store.place(store.about["units"][4])
+    manifest = place / "manifest.json"
+    match damage:
+        case "cut":
+            audio = place / "audio.wav"
+            audio.write_bytes(audio.read_bytes()[:-10])
+        case "gone":
+            (place / "steps.jsonl").unlink()
+        case "other run":
+            manifest.write_text(manifest.read_text().replace(store.run, "0" * 32))
+        case "no manifest":
+            manifest.unlink()
+        case "bad manifest":
+            manifest.write_text('{"run": ')
+        case "index":
+            with (folder / "index.jsonl").open("a") as index:
+                index.write('{"run": "')
+        case "partial":
+            (folder / "units" / ".0123.abc").mkdir()
+    assert store.state(place.name) == ("done" if damage in ("index", "partial") else "torn")
+    assert swept(folder, prompts, "--losers", "--resume") == 0
+    assert tables(folder) == tables(finished[0])
+    assert not list((folder / "units").glob(".*"))
+
+
+def test_runs_of_other_studies_and_other_code_are_refused(finished: tuple[Path, Path], tmp_path: Path) -> None:
+    folder, prompts = copy(finished[0], tmp_path / "other"), finished[1]
+    assert swept(folder, prompts, "--losers", "--resume", "--temperature", "0.5") == 2
+    store = RunStore.open(folder)
+    about = {**store.about, "fingerprint": {**store.about["fingerprint"], "version of torch": "1.0"}}
+    (folder / "run.json").write_text(json.dumps(about))
+    assert swept(folder, prompts, "--losers", "--resume") == 2
+    (folder / "run.json").write_text("{")
+    with pytest.raises(RunError, match=r"run\.json: cannot be read"):
+        RunStore.open(folder)
+
+
+def test_a_foreign_unit_is_not_counted(finished: tuple[Path, Path], tmp_path: Path, capsys: Any) -> None:
+    folder, prompts = copy(finished[0], tmp_path / "foreign"), finished[1]
+    (folder / "units" / "0123456789abcdef").mkdir()
+    assert swept(folder, prompts, "--losers", "--resume") == 2
+    assert "units/0123456789abcdef is no unit of this run" in capsys.readouterr().err
+
+
+def test_killed_at_any_moment_and_resumed_it_is_the_same(finished: tuple[Path, Path], tmp_path: Path) -> None:
+    """SIGKILL of the parent, three times, each after some more units."""
+    folder, prompts = tmp_path / "killed", finished[1]
+    command = [sys.executable, "-m", "experiments.cli", "sweep", *SWEEP, "--prompts", str(prompts), "-o", str(folder)]
+    command += ["--workers", "2", "--losers", "--resume"]
+    for units in (1, 5, 9):
+        process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        deadline = time.monotonic() + 120
+        while len(list(folder.glob("units/*/manifest.json"))) < units and process.poll() is None:
+            assert time.monotonic() < deadline, "nothing was made"
+            time.sleep(0.005)
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+    assert swept(folder, prompts, "--losers", "--resume") == 0
+    assert tables(folder) == tables(finished[0])
+    assert set(RunStore.open(folder).states().values()) == {"done"}
+
+
+def test_parts_make_one_run(finished: tuple[Path, Path], tmp_path: Path) -> None:
+    folder, prompts = tmp_path / "parts", finished[1]
+    for part in ("1/2", "2/2"):
+        assert swept(folder, prompts, "--losers", "--part", part) == 0
+    assert tables(folder) == tables(finished[0])
+
+
+def test_batches_change_no_number(finished: tuple[Path, Path], tmp_path: Path) -> None:
+    assert swept(tmp_path / "batched", finished[1], "--losers", "--batch", "2") == 0
+    assert tables(tmp_path / "batched") == tables(finished[0])

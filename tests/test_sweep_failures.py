@@ -1,0 +1,110 @@
+"""What fails in a sweep stays visible, costs nothing else, and is tried again; whoever does the work may die."""
+
+import os
+import signal
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from experiments.cli import run
+from experiments.sweep.executors import local
+from experiments.sweep.progress import SweepProgress
+from experiments.sweep.store import RunStore
+from experiments.sweep.work import Ended, Job, work
+
+pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'chunksearch[study]'")
+from experiments.sweep.tables import read_table
+
+FAKE = ["sweep", "--engine", "fake", "--scorer", "fake", "--n", "2", "--workers", "1"]
+DEADLY = "We stay at home."
+
+
+def deadly(folder: Path, job: Job) -> list[Ended]:
+    """Kills its own process at one of the prompts."""
+    if job.units[0].prompt.text == DEADLY:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return work(folder, job)
+
+
+def test_a_unit_that_fails_is_kept_as_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prompts, folder = tmp_path / "p.jsonl", tmp_path / "run"
+    prompts.write_text('{"text": "It rains."}\n{"text": "Es regnet.", "language": "German"}\n{"text": "Oh."}\n')
+    for more in ([], ["--resume"]):  # a failed unit is tried again
+        assert run([*FAKE, "--prompts", str(prompts), "-o", str(folder), "--batch", "3", *more]) == 1
+        assert "1 of 3 units failed" in capsys.readouterr().err
+    rows = read_table(folder / "table.parquet")
+    assert [row["status"] for row in rows] == ["complete", "failed", "complete"]
+    assert "language" in rows[1]["error"]
+    assert rows[1]["seconds"] is None
+    states = [attempt["state"] for attempt in RunStore.open(folder).attempts()]
+    assert states.count("failed") == 2
+
+
+def test_a_process_that_dies_costs_its_own_units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts, folder = tmp_path / "p.txt", tmp_path / "run"
+    prompts.write_text(f"It rains.\n{DEADLY}\nCome back soon.\n")
+    monkeypatch.setattr(local, "work", deadly)
+    assert run([*FAKE, "--prompts", str(prompts), "-o", str(folder)]) == 1
+    rows = read_table(folder / "table.parquet")
+    assert [row["status"] for row in rows] == ["complete", "failed", "complete"]
+    assert "its process died" in rows[1]["error"]
+    monkeypatch.undo()
+    assert run([*FAKE, "--prompts", str(prompts), "-o", str(folder), "--resume"]) == 0
+    assert {row["status"] for row in read_table(folder / "table.parquet")} == {"complete"}
+
+
+def test_ray_makes_the_same_tables(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="pip install 'chunksearch[ray]'")
+    prompts = tmp_path / "p.txt"
+    prompts.write_text("It rains.\nCome back soon.\n")
+    for executor in ("local", "ray"):
+        arguments = [*FAKE, "--prompts", str(prompts), "-o", str(tmp_path / executor), "--executor", executor]
+        assert run(arguments) == 0
+    for name in ("table.parquet", "steps.csv"):
+        assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--n", "2,100"], "settings.n: 100 is out of range"),
+        (["--chunk-ms", "850"], "n2, prompt 'p-01': settings.chunk_ms: 850 is not a whole number of frames of 80 ms"),
+        (["--part", "3/2"], "--part: '3/2'; give a part and their number"),
+        (["--executor", "slurm"], "--executor: 'slurm' is not known; allowed are local, ray"),
+        (["--engine", "nix"], "'nix' is not known"),
+        (["--seeds", "1.5"], "seeds.0: "),
+        (["--prompts", "nowhere.txt"], "nowhere.txt: No such file"),
+    ],
+)
+def test_what_cannot_be_run_is_said_before_anything_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    prompts, folder = tmp_path / "p.txt", tmp_path / "run"
+    prompts.write_text("It rains.\n")
+    assert run([*FAKE, "--prompts", str(prompts), "-o", str(folder), *arguments]) == 2
+    assert message in capsys.readouterr().err
+    assert not folder.exists()
+
+
+def test_a_folder_with_something_else_in_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "p.txt").write_text("It rains.\n")
+    assert run([*FAKE, "--prompts", str(tmp_path / "p.txt"), "-o", str(tmp_path)]) == 2
+    assert "not empty, and no run" in capsys.readouterr().err
+
+
+def test_a_dry_run_runs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "p.txt").write_text("It rains.\n")
+    assert run([*FAKE, "--prompts", str(tmp_path / "p.txt"), "-o", str(tmp_path / "run"), "--dry-run"]) == 0
+    assert "candidates" in capsys.readouterr().out
+    assert not (tmp_path / "run").exists()
+
+
+def test_progress_without_a_terminal_is_a_line_a_minute() -> None:
+    text, now = StringIO(), [0.0]
+    with SweepProgress(Console(file=text), 10, clock=lambda: now[0]) as progress:
+        for unit in range(5):
+            now[0] += 25.0
+            progress.ended(failed=unit == 1)
+    assert text.getvalue().splitlines() == ["3 of 10 units, 1 failed, 0:02:55 left"]
