@@ -63,6 +63,8 @@ def say(
         float | None, typer.Option("--guidance", help="Classifier-free guidance, 1 is none; else the engine decides.")
     ] = None,
     temperature: Annotated[float, typer.Option("--temperature", help="0 is greedy.")] = 1.0,
+    stop_bias: Annotated[float, typer.Option("--stop-bias", help="Above 0, candidates go on for longer.")] = 0.0,
+    min_seconds: Annotated[float, typer.Option("--min-seconds", help="No candidate may end before.")] = 0.0,
     max_lag: Annotated[
         float | None,
         typer.Option("--max-lag", help="Seconds of audio that may wait while beams disagree; else no limit."),
@@ -103,6 +105,8 @@ def say(
             "temperature": temperature,
             "max_lag_seconds": max_lag,
             "max_seconds": max_seconds,
+            "stop_bias": stop_bias,
+            "min_seconds": min_seconds,
         },
         chunk_ms=chunk_ms,
         engine=engine,

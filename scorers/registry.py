@@ -41,6 +41,7 @@ class Kind:
 
 KINDS: dict[str, Kind] = {
     "fake": Kind("scorers.fake"),
+    "random": Kind("scorers.chance"),
     "listener": Kind("scorers.builtin.scorer"),
     "clap": Kind("scorers.clap", "clap", "model"),
     "naturalness": Kind("scorers.naturalness", "naturalness"),

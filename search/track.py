@@ -129,11 +129,11 @@ class Track:
             heads = {name: float(values[row]) for name, values in scores.heads.items()}
             judged.append(
                 {
+                    **scores.notes[row],  # first: words never stand in the place of a number
                     "reward": reward,
                     "prefix_wer": math.nan,
                     "judged": math.isfinite(reward),
                     **heads,
-                    **scores.notes[row],
                 }
             )
         entry: StepRecord = {

@@ -40,6 +40,8 @@ OPTION_OF = {
     "temperature": "--temperature",
     "max_lag_seconds": "--max-lag",
     "max_seconds": "--max-seconds",
+    "stop_bias": "--stop-bias",
+    "min_seconds": "--min-seconds",
     "engine": "--engine",
     "device": "--device",
     "scorer": "--scorer",
