@@ -9,6 +9,7 @@ nothing heard is flawless.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -71,7 +72,10 @@ def reference_of(text: str, language: str | None = None) -> Reference:
 
 def spoken_words(text: str, language: str) -> tuple[str, ...]:
     """The words of a text by `NORMALISER`, without its stage directions."""
-    return tuple(_normaliser(language)(_DIRECTION.sub(" ", text)).split())
+    # The English rules take "..." for punctuation but not "…", which is the same after compatibility decomposition.
+    plain = unicodedata.normalize("NFKC", _DIRECTION.sub(" ", text))
+    words = _normaliser(language)(plain).split()
+    return tuple(word for word in words if any(letter.isalnum() for letter in word))
 
 
 def compare(
