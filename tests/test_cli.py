@@ -44,8 +44,8 @@ def say(*arguments: str) -> int:
 
 def use(monkeypatch: pytest.MonkeyPatch, voice: FakeVoice | None = None, taste: FakeTaste | None = None) -> None:
     """Let the command load fakes that misbehave."""
-    monkeypatch.setattr("experiments.commands.say.load_engine", lambda _: FakeEngine(voice))
-    monkeypatch.setattr("experiments.commands.say.load_scorer", lambda _: FakeScorer(taste))
+    monkeypatch.setattr("experiments.commands.say.load_engine", lambda *_: FakeEngine(voice))
+    monkeypatch.setattr("experiments.commands.say.load_scorer", lambda *_: FakeScorer(taste))
 
 
 def samples(path: str | Path) -> bytes:
@@ -150,7 +150,7 @@ def test_raw_audio_is_written_as_it_becomes_final(
         (["x", "-o", "."], "-o: '.' is a folder"),
         (["x", "-o", "-", "--json"], "-o: standard output cannot carry both"),
         (["x", "--engine", "parrot"], "--engine: 'parrot' is not known; allowed are builtin, fake"),
-        (["x", "--scorer", "judge"], "--scorer: 'judge' is not known; allowed are builtin, fake"),
+        (["x", "--scorer", "judge"], "--scorer: 'judge' is not known; allowed are builtin, clap:MODEL, fake"),
     ],
 )
 def test_bad_input_names_the_option_and_what_is_allowed(
@@ -174,7 +174,7 @@ def test_errors_are_an_object_too(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_output_that_cannot_be_written_fails_before_anything_is_loaded(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("experiments.commands.say.load_engine", lambda _: pytest.fail("loaded an engine"))
+    monkeypatch.setattr("experiments.commands.say.load_engine", lambda *_: pytest.fail("loaded an engine"))
     assert say("x", "-o", f"{'long' * 100}.wav") == 2
     assert "cannot be written" in capsys.readouterr().err
 
@@ -231,8 +231,8 @@ from engine.fake import FakeEngine, FakeVoice
 from experiments.cli import run
 from scorers.fake import FakeScorer
 
-command.load_engine = lambda spec: FakeEngine(FakeVoice(length=10**6, frame_seconds=0.01))
-command.load_scorer = lambda _: FakeScorer()
+command.load_engine = lambda *_: FakeEngine(FakeVoice(length=10**6, frame_seconds=0.01))
+command.load_scorer = lambda *_: FakeScorer()
 sys.exit(run(["say", "a b c d e f g h i j k l m n o p q r s t u v w x y z " * 4, "-o", "out.wav"]))
 """
 

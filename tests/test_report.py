@@ -120,14 +120,14 @@ def test_hidden_files_of_the_desktop_are_no_obstacle() -> None:
 def test_a_report_that_cannot_be_written_fails_before_anything_is_loaded(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("experiments.commands.say.load_engine", lambda _: pytest.fail("loaded an engine"))
+    monkeypatch.setattr("experiments.commands.say.load_engine", lambda *_: pytest.fail("loaded an engine"))
     Path("file").touch()
     assert run(["say", "x", "--report", name]) == 2
     assert "--report: " in capsys.readouterr().err
 
 
 def test_a_failed_search_is_reported_as_far_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("experiments.commands.say.load_scorer", lambda _: FakeScorer(FakeTaste(fails_at=3)))
+    monkeypatch.setattr("experiments.commands.say.load_scorer", lambda *_: FakeScorer(FakeTaste(fails_at=3)))
     assert run(["say", TEXT, "--engine", "fake", "--report", "report"]) == 1
     page = Path("report/index.html").read_text("utf-8")
     assert ">failed<" in page
