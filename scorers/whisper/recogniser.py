@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,41 +14,11 @@ from faster_whisper.tokenizer import Tokenizer
 from faster_whisper.transcribe import get_suppressed_tokens
 from numpy.typing import NDArray
 
+from scorers.whisper.decoded import Decoded
 from scorers.whisper.guards import token_budget
 from scorers.whisper.sound import SAMPLE_RATE
 
 FRAMES_PER_SECOND = 100
-
-
-@dataclass(frozen=True)
-class Decoded:
-    """What one window says.
-
-    Attributes:
-        text: as decoded.
-        tokens: how many there are.
-        log_probability: mean of them and of the end, natural logarithm.
-        no_speech: probability that there is no speech; NaN where the model has no such token.
-        cut: decoding had not ended when the token budget was spent.
-        words: (word, begin, end) in seconds of the window, if asked for.
-    """
-
-    text: str
-    tokens: int
-    log_probability: float
-    no_speech: float
-    cut: bool = False
-    words: tuple[tuple[str, float, float], ...] = ()
-
-
-class Recogniser(Protocol):
-    """What the head needs of a model."""
-
-    name: str
-    multilingual: bool
-
-    def decode(self, clips: Sequence[NDArray[np.float32]], seconds: int, language: str, timed: bool) -> list[Decoded]:
-        """Windows (float32 [S] at 16 kHz), all padded to `seconds`, in one batch; one result each, in order."""
 
 
 class CTranslate2Recogniser:

@@ -1,7 +1,7 @@
 """Whisper as a head: clips in, word errors out. Knows neither CTranslate2 nor where the weights come from.
 
 Every clip is gated (`sound.py`), cut into windows (`windows.py`), all windows of equal padded length are decoded in one
-batch (`recogniser.py`), what was made up is dropped (`guards.py`), and the words are compared with the text
+batch (`decoded.py` says how), what was made up is dropped (`guards.py`), and the words are compared with the text
 (`scorers/text.py`). One thread, and no state between calls.
 """
 
@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from scorers import text
 from scorers.heads import Clip, Judgement, Term
+from scorers.whisper.decoded import Decoded, Recogniser
 from scorers.whisper.guards import is_no_speech, without_loops
 from scorers.whisper.languages import code_of, name_of
-from scorers.whisper.recogniser import Decoded, Recogniser
 from scorers.whisper.sound import SAMPLE_RATE, ends_in_sound, silence_in
 from scorers.whisper.windows import batches, context_seconds, windows
 from search.request import SpeechRequest
