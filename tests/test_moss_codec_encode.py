@@ -3,6 +3,7 @@
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from codec.moss import MossCodec, MossCodecError, load_moss_codec
+from codec.moss.memory import StackMemory
 from codec.moss.reference import prepared
 from search.protocols import Chunk
 from tests.tiny_codec import tiny_codec
@@ -53,6 +55,24 @@ def test_a_partial_last_frame_is_dropped(codec: MossCodec) -> None:
     assert torch.equal(codec.codes(more), codec.codes(sound))
     with pytest.raises(ValueError, match=r"reference: 0\.073 s is shorter than a frame of 0\.080 s"):
         codec.encode(recording(codec.hop - 1).numpy(), codec.sample_rate)
+
+
+def test_long_recordings_and_utterances_leave_nothing_uncommitted(
+    codec: MossCodec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What attention keeps is bounded by its windows, not by the length."""
+    memories: list[StackMemory] = []
+    empty = StackMemory.empty
+
+    def kept(*arguments: Any) -> StackMemory:
+        memories.append(empty(*arguments))
+        return memories[-1]
+
+    monkeypatch.setattr(StackMemory, "empty", kept)
+    codec.codes(recording(50 * codec.hop))
+    codec.decode(torch.zeros(50, BOOKS, dtype=torch.int64))
+    assert len(memories) == 2
+    assert all(cache.pending == [0] for memory in memories for cache in memory.caches)
 
 
 def test_fewer_books_are_the_first_of_more(folder: Path, codec: MossCodec) -> None:
@@ -152,3 +172,17 @@ def test_a_damaged_encoder_is_told_when_it_is_first_used(folder: Path) -> None:
     codec = opened(folder)
     with pytest.raises(MossCodecError, match="encoder: its result is not finite: download the codec again"):
         codec.encode(recording(50), codec.sample_rate)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_graphics_card_gives_the_same_codes_and_sound(folder: Path, codec: MossCodec) -> None:
+    there = load_moss_codec(folder, books=BOOKS, device="cuda")
+    sound = recording(30 * codec.hop)
+    codes = there.encode(sound, codec.sample_rate)
+    assert torch.equal(codes, codec.encode(sound, codec.sample_rate))
+    assert (there.decode_channels(codes).cpu() - codec.decode_channels(codes)).abs().max() < 1e-4
+    assert (
+        there.open(1, 1).decode_channels(Chunk(codes[None].cuda(), torch.tensor([30]), torch.tensor([True]))).cpu()
+        - codec.decode_channels(codes)
+    ).abs().max() < 1e-4

@@ -13,6 +13,7 @@ from torch import Tensor
 from codec.moss import MossCodecError, load_moss_codec
 from codec.moss.codec import MossCodecNetwork
 from codec.moss.config import MossCodecConfig, TransformerConfig
+from codec.moss.network import rotation
 from tests.tiny_codec import Kind, published_config, stored_weights, tiny_codec, tiny_config
 
 Weights = dict[str, Tensor]
@@ -79,6 +80,30 @@ def test_modules_without_a_context_see_as_far_as_the_shortest_of_the_encoder(tmp
     first = MossCodecConfig.load(tmp_path / "config.json").decoder[0]
     assert isinstance(first, TransformerConfig)
     assert first.context == round(0.1 * 12.5)
+
+
+@pytest.mark.parametrize(("kind", "context"), [("first", 5), ("second", 6)])
+def test_the_first_version_cuts_a_context_off_where_the_second_rounds(tmp_path: Path, kind: Kind, context: int) -> None:
+    raw = tiny_config(kind)
+    for module in raw["encoder_kwargs"] + raw["decoder_kwargs"]:
+        module.pop("context_duration", None)
+    (tmp_path / "config.json").write_text(json.dumps(raw | {"causal_transformer_context_duration": 5.6 / 12.5}))
+    first = MossCodecConfig.load(tmp_path / "config.json").decoder[0]
+    assert isinstance(first, TransformerConfig)
+    assert first.context == context
+
+
+def test_rotary_periods_are_those_of_each_module(folder: Path) -> None:
+    codes = torch.randint(0, 16, (6, 4))
+    usual = load_moss_codec(folder).decode(codes)
+    for module in (0, 2, 4):
+        raw = tiny_config("second")
+        put(raw, f"decoder_kwargs.{module}.max_period", 50)
+        (folder / "config.json").write_text(json.dumps(raw))
+        assert (load_moss_codec(folder).decode(codes) - usual).abs().max() > 1e-3
+    turn = rotation(torch.tensor([[0, 7]]), 6, 50.0)
+    angles = torch.tensor([7.0 * 50.0 ** (-pair / 3) for pair in range(3)])
+    assert torch.allclose(torch.view_as_real(turn)[0, 1], torch.stack([angles.cos(), angles.sin()], -1))
 
 
 @pytest.mark.parametrize("kind", ["first", "second", "nano"])
