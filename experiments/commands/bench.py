@@ -1,0 +1,48 @@
+"""`chunksearch bench`: measure something on this machine and show the tables.
+
+Knows nothing of what is measured; that is made in `experiments/bench/`.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+
+import torch
+from rich.table import Table as Grid
+
+from experiments.bench import Table, bench
+from experiments.commands.outcome import DONE, InputError, Outcome
+from experiments.commands.terminal import Terminal
+
+
+def run(kind: str, heads: Sequence[str], *, device: str | None, quick: bool, as_json: bool) -> Outcome:
+    """Measure. Raises `InputError` for an unknown kind, and where nothing of what was asked for can be measured."""
+    terminal = Terminal.opened(output_is_data=as_json)
+    try:
+        with terminal.notes.status("loading") as status:
+            tables = bench(kind, heads, device=device or "cpu", quick=quick, note=status.update)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    machine = {
+        "cores": os.cpu_count(),
+        "torch_threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "platform": platform.platform(),
+        "device": device or "cpu",
+    }
+    terminal.results.print(", ".join(f"{name} {value}" for name, value in machine.items()))
+    for table in tables:
+        if table.rows:
+            terminal.results.print(_grid(table))
+    return Outcome(DONE, {"kind": kind, "machine": machine, **{table.name: table.rows for table in tables}})
+
+
+def _grid(table: Table) -> Grid:
+    grid = Grid(box=None, header_style="dim", pad_edge=False, title=table.caption, title_justify="left")
+    for column, value in table.rows[0].items():
+        grid.add_column(column.replace("_", " "), justify="left" if isinstance(value, str) else "right")
+    for row in table.rows:
+        grid.add_row(*(f"{value:,.1f}" if isinstance(value, float) else str(value) for value in row.values()))
+    return grid
