@@ -263,3 +263,5 @@ def test_other_misuse_is_named(folder: Path) -> None:
     folder = tiny_codec(folder, "second")
     (folder / "model.safetensors").unlink()
     assert "model.safetensors does not exist: download the codec again" in message_of(folder)
+    (folder / "pytorch_model.bin").touch()
+    assert "does not exist: pytorch_model.bin is pickled and not read, get the codec as safe" in message_of(folder)

@@ -76,7 +76,7 @@ def load_moss_codec(
         place = "cpu" if name.startswith("encoder.") else target
         weights[name] = weight.to(place, dtype if products else torch.float32)
         # Looking at the encoder would read half of the file, which most uses never need: `encode` looks at its result.
-        if not name.startswith("encoder.") and not bool(weights[name].isfinite().all()):
+        if not name.startswith("encoder.") and not all(bool(end.isfinite()) for end in weights[name].aminmax()):
             raise MossCodecError(f"{folder}: tensor {name} is not finite in {dtype}: download the codec again")
     network.load_state_dict(weights, assign=True)
     return MossCodec(config, network, books or most, target, dtype)

@@ -85,7 +85,7 @@ class _StoredTensors:
             try:
                 file = self._open.enter_context(safe_open(path, framework="pt"))
             except FileNotFoundError:
-                raise MossCodecError(f"{path} does not exist: {_AGAIN}") from None
+                raise MossCodecError(f"{path} does not exist: {_cure(path.parent)}") from None
             except (SafetensorError, OSError) as error:
                 raise MossCodecError(f"{path} is truncated or not a safetensors file ({error}): {_AGAIN}") from None
             self._tensors |= {_newest_name(name): (path, file, name) for name in file.keys()}  # noqa: SIM118
@@ -136,6 +136,11 @@ class _StoredTensors:
             return [self._folder / shard for shard in sorted(shards)]
         except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
             raise MossCodecError(f"{self._index} has no readable weight_map ({error!r}): {_AGAIN}") from None
+
+
+def _cure(folder: Path) -> str:
+    pickles = sorted(path.name for kind in ("*.bin", "*.pt", "*.pth") for path in folder.glob(kind))
+    return f"{pickles[0]} is pickled and not read, get the codec as safetensors" if pickles else _AGAIN
 
 
 def _newest_name(name: str) -> str:
