@@ -30,6 +30,14 @@ def test_plain_sampling_needs_one_scorer_only() -> None:
     assert found.configurations == ["n1", "builtin-n4", "listener-n4"]
 
 
+def test_control_arms_choose_by_chance() -> None:
+    settings = {"n": [1, 4], "beam_width": [1, 2], "temperature": [1.0, 2.0]}
+    found = expand(study_of({"prompts": "hard", "control_n": [4], "settings": settings}, "typed"))
+    assert [name for name in found.configurations if "random" in name] == ["random-n4-t1.0", "random-n4-t2.0"]
+    control = next(unit for unit in found.units if unit.configuration == "random-n4-t2.0")
+    assert (control.scorer, control.settings["beam_width"], control.settings["top_k"]) == ("random", 1, 50)
+
+
 def test_a_unit_knows_all_that_its_audio_depends_on() -> None:
     (first, *_), (other, *_) = units(), units(seeds=[778])
     assert set(first.settings) >= {"n", "beam_width", "chunk_ms", "temperature", "stop_bias"}

@@ -5,6 +5,7 @@
     scorer = ["builtin", "random"]
     prompts = "everyday"                # sets that come along, or files
     seeds = [777, 778]
+    control_n = [8]                     # control arms: as many candidates, chosen by chance
     losers = false                      # keep the audio of all candidates
     batch = 1                           # prompts that are spoken in one batch
 
@@ -22,7 +23,7 @@ import hashlib
 import itertools
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from pathlib import Path
@@ -37,6 +38,8 @@ from search.config import WHOLE_UTTERANCE
 
 WHOLE = "whole"
 """A `chunk_ms` for comparing whole utterances: best of N."""
+CONTROL = "random"
+"""The scorer of control arms."""
 _SHORT = {"n": "n", "beam_width": "b", "chunk_ms": "c", "temperature": "t", "guidance": "g"}
 _DIALS = [one.name for one in fields(SearchConfig) if one.name not in ("seed", "chunk_frames")]
 SETTINGS = ("n", "beam_width", "chunk_ms", *(name for name in _DIALS if name not in ("n", "beam_width")))
@@ -63,6 +66,7 @@ class StudySpec(BaseModel):
     scorer: Names = ["builtin"]
     prompts: Names
     seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = [777]
+    control_n: list[Annotated[int, Field(ge=2)]] = []
     losers: bool = False
     batch: Annotated[int, Field(ge=1, le=64)] = 1
     settings: dict[str, Any] = {}
@@ -155,7 +159,8 @@ def expand(spec: StudySpec) -> Expansion:
     """All units of a study.
 
     Of combinations with a beam wider than `n` there are none. With `n=1` nothing is chosen, so beam width, chunk
-    length and scorer change nothing: there is one configuration for all of them.
+    length and scorer change nothing: there is one configuration for all of them. Control arms have one beam and the
+    first chunk length.
 
     Raises:
         StudyError: a value is not allowed.
@@ -170,16 +175,11 @@ def expand(spec: StudySpec) -> Expansion:
     units: list[Unit] = []
     seen: set[str] = set()
     dropped: dict[str, int] = {}
-    for engine, scorer, *values in itertools.product(spec.engine, spec.scorer, *varied.values()):
-        settings: dict[str, Any] = dict(zip(varied, values, strict=True))
+    for engine, scorer, settings in _combinations(spec, varied):
         if _number(settings["beam_width"]) > _number(settings["n"]) > 1:
             dropped["beam_width above n"] = dropped.get("beam_width above n", 0) + 1
             continue
-        names = several
-        if settings["n"] == 1:
-            settings |= {"beam_width": 1, "chunk_ms": varied["chunk_ms"][0]}
-            scorer, names = spec.scorer[0], several - {"beam_width", "chunk_ms"}
-        label = _label(engine, scorer, settings, spec, names)
+        label = _label(engine, scorer, settings, spec, several)
         if label in seen:
             dropped["n = 1 once"] = dropped.get("n = 1 once", 0) + 1
             continue
@@ -191,6 +191,18 @@ def expand(spec: StudySpec) -> Expansion:
             for prompt in prompts
         ]
     return Expansion(units, dropped)
+
+
+def _combinations(spec: StudySpec, varied: Mapping[str, list[Any]]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Engine, scorer and settings of everything that is asked for, control arms last."""
+    first = {"beam_width": 1, "chunk_ms": varied["chunk_ms"][0]}
+    for engine, scorer, *values in itertools.product(spec.engine, spec.scorer, *varied.values()):
+        settings: dict[str, Any] = dict(zip(varied, values, strict=True))
+        plain = settings["n"] == 1
+        yield engine, spec.scorer[0] if plain else scorer, settings | first if plain else settings
+    others = {name: values for name, values in varied.items() if name not in ("n", *first)}
+    for engine, n, *values in itertools.product(spec.engine, spec.control_n, *others.values()):
+        yield engine, CONTROL, {**dict.fromkeys(varied), **first, "n": n, **dict(zip(others, values, strict=True))}
 
 
 def frames_of(chunk_ms: float | str, frame_rate: Fraction) -> int:
@@ -234,11 +246,13 @@ def _reward(scorer: str) -> str:
 
 
 def _label(engine: str, scorer: str, settings: Mapping[str, Any], spec: StudySpec, several: set[str]) -> str:
-    parts = [Path(name).stem for name, all_ in ((engine, spec.engine), (scorer, spec.scorer)) if len(all_) > 1]
-    if settings["n"] == 1 and len(spec.scorer) > 1:
-        parts = parts[:-1]
-    parts += [f"{_SHORT.get(name, name)}{settings[name]}" for name in SETTINGS if name in several or name == "n"]
-    return "-".join(parts)
+    """Short, and of every configuration another: whatever varies is in it, where it makes a difference."""
+    plain, control = settings["n"] == 1, scorer not in spec.scorer
+    parts = [Path(engine).stem] if len(spec.engine) > 1 else []
+    parts += [Path(scorer).stem] if control or (len(spec.scorer) > 1 and not plain) else []
+    without = {"beam_width", "chunk_ms"} if plain or control else set()
+    named = (several - without) | {"n"}
+    return "-".join([*parts, *(f"{_SHORT.get(name, name)}{settings[name]}" for name in SETTINGS if name in named)])
 
 
 def _refuse_twins(where: str, values: Sequence[Any]) -> None:
