@@ -124,31 +124,40 @@ class BranchCache:
         hidden = torch.cat([tail_hidden, trunk_hidden], -1)[:, None, None, None]  # [G, 1, 1, 1, T, read]
 
         def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            groups, n, _, new, width = q.shape
-            kv_heads = k.shape[2]
             for part, value in ((self._tail[layer, 0], k), (self._tail[layer, 1], v)):
                 if level:
                     part[:, :, :, before[0] : before[0] + frames] = value
                 else:
                     part.scatter_(3, slots.expand_as(value), value)
-            keys, values = self._tail[layer, 0, :, :, :, :read], self._tail[layer, 1, :, :, :, :read]
-            trunk_keys, trunk_values = (
-                self._trunk[layer, 0, :, :, :trunk_read],
-                self._trunk[layer, 1, :, :, :trunk_read],
-            )
-            queries = q.reshape(groups, n, kv_heads, -1, width)  # [G, N, H_kv, rep * T, d]
-            shared = side_by_side(queries)  # [G, H_kv, N * rep * T, d]
-            scores = torch.cat(
-                [queries @ keys.transpose(-1, -2), row_by_row(product(shared, trunk_keys.transpose(-1, -2)), n)], -1
-            )
-            scores = scores.float().mul_(self._scale).view(groups, n, kv_heads, -1, new, read + trunk_read)
-            weights = scores.masked_fill_(hidden, -torch.inf).softmax(-1).to(v.dtype).flatten(3, 4)
-            out = weighted_sum(weights[..., :read], values)
-            if trunk_read:
-                out = out + row_by_row(weighted_sum(side_by_side(weights[..., read:]), trunk_values), n)
-            return out.reshape(q.shape)
+            return self._attended(layer, q, hidden, read, trunk_read)
 
         return Step(positions, attend)
+
+    def _attended(self, layer: int, q: Tensor, hidden: Tensor, read: int, trunk_read: int) -> Tensor:
+        """What queries [G, N, H_q, T, d] make of the first `read` entries of tails and `trunk_read` of trunks.
+
+        `hidden` bool [G, 1, 1, 1, T, read + trunk_read] tells which of them a query does not see.
+        """
+        groups, n, _, new, width = q.shape
+        keys, values = self._tail[layer, 0, :, :, :, :read], self._tail[layer, 1, :, :, :, :read]
+        trunk_keys, trunk_values = self._trunk[layer, 0, :, :, :trunk_read], self._trunk[layer, 1, :, :, :trunk_read]
+        kv_heads = keys.shape[2]
+        queries = q.reshape(groups, n, kv_heads, -1, width)  # [G, N, H_kv, rep * T, d]
+        shared = side_by_side(queries)  # [G, H_kv, N * rep * T, d]
+        scores = torch.cat(
+            [queries @ keys.transpose(-1, -2), row_by_row(product(shared, trunk_keys.transpose(-1, -2)), n)], -1
+        )
+        scores = scores.float().mul_(self._scale).view(groups, n, kv_heads, -1, new, read + trunk_read)
+        weights = scores.masked_fill_(hidden, -torch.inf).softmax(-1).to(values.dtype).flatten(3, 4)
+        out = weighted_sum(weights[..., :read], values)
+        if trunk_read:
+            out = out + row_by_row(weighted_sum(side_by_side(weights[..., read:]), trunk_values), n)
+        return out.reshape(q.shape)
+
+    def reserve(self, trunk: int, tail: int) -> None:
+        """Make room for so many positions: until there are more, buffers stay where they are."""
+        self._trunk = _grown(self._trunk, 4, trunk)
+        self._tail = _grown(self._tail, 5, tail)
 
     def fork(self, parents: Tensor) -> None:
         """Row `(g, i)` goes on with the tail of old row `(g, parents[g, i])`; int64 [G, N]. Trunks are not touched."""

@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from engine.moss.decoding import new_rows, says_stop, spoken_codes
 from engine.moss.depth import DepthPass
 from engine.moss.frames import FrameNetwork
 from engine.moss.prompt import Prompt
 from search.config import Sampling
 from search.noise import RowNoise
 from search.protocols import Chunk
-from search.sampling import draw, draw_code, penalise
+from search.sampling import draw_code
 from search.state import BranchCache, fork_rows, shared
 
 USUAL_FRAME_RATE = Fraction(25, 2)
@@ -58,15 +58,17 @@ class RandomDraws:
 
     def prepare(self, start: int, frames: int) -> None:
         self._start = start
-        self._uniform = self._noise.uniform(start, frames, self._books + 1)
-        early = torch.arange(start, start + frames, device=self._uniform.device) < self._least
-        self._stop_bias = torch.where(early, torch.inf, self._sampling.stop_bias)
+        self._uniform, self._stop_bias = self.inputs(start, frames)
+
+    def inputs(self, start: int, frames: int) -> tuple[Tensor, Tensor]:
+        """All that is drawn with: uniforms `[R, frames, q + 1]` and what the stop logits lose, `[frames]`."""
+        uniform = self._noise.uniform(start, frames, self._books + 1)
+        early = torch.arange(start, start + frames, device=uniform.device) < self._least
+        return uniform, torch.where(early, torch.inf, self._sampling.stop_bias)
 
     def stop(self, frame: int, logits: Tensor) -> Tensor:
         place = frame - self._start
-        biased = torch.stack([logits[:, 0], logits[:, 1] - self._stop_bias[place]], 1)
-        uniform = self._uniform[:, place, self._books]
-        return draw(biased, uniform, temperature=self._sampling.text_temperature, top_k=0, top_p=1.0) == 1
+        return says_stop(logits, self._stop_bias[place], self._uniform[:, place, self._books], self._sampling)
 
     def code(self, frame: int, book: int, logits: Tensor) -> Tensor:
         return draw_code(logits, self._uniform[:, frame - self._start, book], self._sampling)
@@ -83,25 +85,33 @@ class MossState:
     frame: int = shared()  # frames generated so far
 
 
-def read_prompts(network: FrameNetwork, prompts: Sequence[Tensor], n: int) -> tuple[BranchCache, Tensor]:
-    """Read prompts (one int64 `[L, 1 + q]` a group) once each, for all N rows.
+def read_prompts(network: FrameNetwork, prompts: Sequence[Tensor], cache: BranchCache) -> Tensor:
+    """Read prompts (one int64 `[L, 1 + q]` a group of the cache) once each, for all rows.
 
-    Returns the cache and the hidden states `[G, L, H]` of all prompt rows; those beyond a prompt's length are padding.
+    Returns the hidden states `[G, L, H]` of all prompt rows; those beyond a prompt's length are padding.
     """
-    backbone, weight = network.config.backbone, network.text_embedding.weight
-    cache = BranchCache(
-        layers=backbone.layers,
-        groups=len(prompts),
-        n=n,
-        kv_heads=backbone.kv_heads,
-        head_dim=backbone.head_dim,
-        dtype=weight.dtype,
-        device=weight.device,
-    )
-    rows = pad_sequence(list(prompts), batch_first=True, padding_value=0).to(weight.device)  # [G, L, 1 + q]
+    rows = pad_sequence(list(prompts), batch_first=True, padding_value=0)  # [G, L, 1 + q]
     step = cache.prefill(torch.tensor([len(prompt) for prompt in prompts]))
-    hidden: Tensor = network.transformer(network.embed(rows), step.positions, step.attend)
-    return cache, hidden
+    inputs = network.embed(rows.to(network.text_embedding.weight.device))
+    hidden: Tensor = network.transformer(inputs, step.positions, step.attend)
+    return hidden
+
+
+def cache_shape(network: FrameNetwork) -> dict[str, Any]:
+    """What the network asks of the cache of its global decoder, as the arguments of a `BranchCache`."""
+    backbone, weight = network.config.backbone, network.text_embedding.weight
+    return {
+        "layers": backbone.layers,
+        "kv_heads": backbone.kv_heads,
+        "head_dim": backbone.head_dim,
+        "dtype": weight.dtype,
+        "device": weight.device,
+    }
+
+
+def new_cache(network: FrameNetwork, groups: int, n: int) -> BranchCache:
+    """An empty cache for the network's global decoder."""
+    return BranchCache(groups=groups, n=n, **cache_shape(network))
 
 
 class MossStream:
@@ -121,8 +131,13 @@ class MossStream:
         self._sides = len(sides) // self._batch
         self._state: MossState | None = self._open(sides)
 
+    def _cache(self) -> BranchCache:
+        """The empty cache of all sides."""
+        return new_cache(self._network, self._sides * self._batch, self._n)
+
     def _open(self, prompts: list[Tensor]) -> MossState:
-        cache, hidden = read_prompts(self._network, prompts, self._n)
+        cache = self._cache()
+        hidden = read_prompts(self._network, prompts, cache)
         last = torch.stack([hidden[group, len(prompt) - 1] for group, prompt in enumerate(prompts)])
         rows, device = self._batch * self._n, hidden.device
         network, penalised = self._network, self._penalty != 1.0
@@ -181,33 +196,20 @@ class MossStream:
         )
         if bool(state.finished.all()):
             return None
-        go_on, stop = network.stop_candidates()
-        hidden = depth.decide(hidden, torch.where(state.finished, stop, go_on).repeat(self._sides))
-        codes: list[Tensor] = []
-        for book, head in enumerate(network.audio_lm_heads[: network.spoken_books]):
-            if book:
-                hidden = depth.step(codes[-1].repeat(self._sides))
-            logits = self._guided(head(hidden).float())
-            if state.seen:
-                logits = penalise(logits, state.seen[book], self._penalty)
-            codes.append(self._draws.code(state.frame, book, logits))
-        for seen, code in zip(state.seen, codes, strict=False):
-            seen.scatter_(1, code[:, None], True)
-        return torch.stack(codes, 1).masked_fill_(state.finished[:, None], network.config.audio_pad)
-
-    def _guided(self, logits: Tensor) -> Tensor:
-        """Classifier-free guidance: `[S * R, V] -> [R, V]`, uncond + scale * (cond - uncond)."""
-        if self._sides == 1:
-            return logits
-        conditional, unconditional = logits.chunk(2)
-        return unconditional + self._guidance * (conditional - unconditional)
+        return spoken_codes(
+            network,
+            depth,
+            hidden,
+            state.finished,
+            state.seen,
+            lambda book, logits: self._draws.code(state.frame, book, logits),
+            guidance=self._guidance,
+            penalty=self._penalty,
+        )
 
     def _read(self, state: MossState, codes: Tensor) -> None:
         """The global step on the new rows, both sides alike; requests whose rows have all finished stay as they are."""
-        config = self._network.config
-        text = torch.where(state.finished, config.ids.pad, config.ids.assistant_slot)
-        codes = F.pad(codes, (0, config.books - codes.shape[1]), value=config.audio_pad)
-        rows = torch.cat([text[:, None], codes], 1).repeat(self._sides, 1)
+        rows = new_rows(self._network, codes, state.finished, self._sides)
         done = state.finished.view(self._batch, self._n).all(1)
         active = ~done.repeat(self._sides) if bool(done.any()) else None
         step = state.cache.extend(1, active)

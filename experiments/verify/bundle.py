@@ -15,7 +15,7 @@ from torch import Tensor
 
 from engine.moss.frames import FrameNetwork
 from engine.moss.prompt import Prompt
-from engine.moss.stream import Draws, MossStream, RandomDraws, read_prompts
+from engine.moss.stream import Draws, MossStream, RandomDraws, new_cache, read_prompts
 from experiments.verify.compare import Golden
 from experiments.verify.record import ForcedDraws, Recorder, TorchDraws, WatchedDraws, stacked_logits
 from search.config import Sampling
@@ -51,7 +51,7 @@ class Bundle:
         positions = [torch.arange(len(prompt)) for prompt in self.prompts]
         golden.check("position_ids", _left_padded(positions, mask))
         with Recorder(network) as seen:
-            _, hidden = read_prompts(network, self.prompts, n=1)
+            hidden = read_prompts(network, self.prompts, new_cache(network, len(self.prompts), 1))
         golden.check("prefill_hidden", _realigned(hidden, mask))
         for layer, states in enumerate(seen.layers):
             golden.check(f"prefill_layer_hidden.{layer}", _realigned(states[0], mask))
@@ -59,7 +59,8 @@ class Bundle:
             golden.check(f"prefill_cache.{layer}.key", _realigned(keys[0].transpose(1, 2), mask), mask)
             golden.check(f"prefill_cache.{layer}.value", _realigned(values[0].transpose(1, 2), mask), mask)
         for index, prompt in enumerate(self.prompts):
-            golden.check(f"unpadded_prefill_hidden.{index}", read_prompts(network, [prompt], n=1)[1][0])
+            alone = read_prompts(network, [prompt], new_cache(network, 1, 1))
+            golden.check(f"unpadded_prefill_hidden.{index}", alone[0])
 
     def check_forced(self) -> Forced:
         """Teacher forcing in chunks of one frame, with a commit halfway; all but the stop decision is compared."""
