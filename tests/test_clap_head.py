@@ -1,5 +1,7 @@
 """What CLAP's head does around its networks: ten seconds, queries, and what cannot be judged."""
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from scorers.clap.waveform import SPAN, Waveform, sixteen_bit, spanned
 from scorers.heads import Clip
 from scorers.rereader import Rereader
 from search import SpeechRequest
-from tests.tiny_clap import judged
+from tests.tiny_clap import judged, write_text_model
 
 CPU = torch.device("cpu")
 LOUD = np.full(100, 0.5, np.float32)
@@ -115,7 +117,8 @@ def test_silence_has_no_style() -> None:
     query = Query(torch.ones(26), {})
     (found,) = head.judge([Clip(np.full(100, 9e-4, np.float32), 0, True, query)])
     assert found.note == {"not_judged": "silent"}
-    assert judged(head, query, np.zeros(1), LOUD, np.zeros(SPAN + 5)) == pytest.approx([np.nan, 1, np.nan], nan_ok=True)
+    long_ago = np.concatenate([LOUD, np.zeros(SPAN)])
+    assert judged(head, query, np.zeros(1), LOUD, long_ago) == pytest.approx([np.nan, 1, np.nan], nan_ok=True)
 
 
 @pytest.mark.parametrize(
@@ -130,4 +133,19 @@ def test_silence_has_no_style() -> None:
 )
 def test_options_that_cannot_be_are_refused_before_anything_is_loaded(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
+        load(CPU, **options)
+
+
+@pytest.mark.parametrize(
+    ("backend", "package", "extra"), [("laion", "laion_clap", "clap"), ("transformers", "transformers", "clap-hf")]
+)
+def test_a_missing_package_is_answered_with_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, package: str, extra: str
+) -> None:
+    pytest.importorskip("transformers", reason="pip install chunksearch[clap-hf]")
+    checkpoint, text_model = tmp_path / "clap.pt", write_text_model(tmp_path / "roberta")
+    checkpoint.write_bytes(b"not read")
+    monkeypatch.setitem(sys.modules, package, None)
+    options = {"model": str(checkpoint), "text_model": str(text_model)} if backend == "laion" else {"model": "a/b"}
+    with pytest.raises(ValueError, match=rf"'{backend}' needs the package '{package}'.*chunksearch\[{extra}\]"):
         load(CPU, **options)

@@ -36,7 +36,7 @@ def write_text_model(folder: Path) -> Path:
     return folder
 
 
-def write_hub_folder(folder: Path, **audio: Any) -> Path:
+def write_hub_folder(folder: Path, sample_rate: int = 48_000, **audio: Any) -> Path:
     """A folder as transformers writes it; `audio` are sizes of the audio network."""
     from transformers import ClapConfig, ClapFeatureExtractor, ClapModel, ClapProcessor, RobertaTokenizer
 
@@ -50,7 +50,9 @@ def write_hub_folder(folder: Path, **audio: Any) -> Path:
     )
     ClapModel(config).save_pretrained(folder)
     tokenizer = RobertaTokenizer.from_pretrained(str(folder), local_files_only=True)
-    ClapProcessor(ClapFeatureExtractor(truncation="rand_trunc"), tokenizer).save_pretrained(folder)
+    ClapProcessor(ClapFeatureExtractor(sampling_rate=sample_rate, truncation="rand_trunc"), tokenizer).save_pretrained(
+        folder
+    )
     return folder
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from scorers.clap.waveform import SAMPLE_RATE, Waveform, is_silent, spanned
+from scorers.clap.waveform import SAMPLE_RATE, SPAN, Waveform, is_silent, spanned
 from scorers.heads import Clip, Judgement, Term
 from search.request import SpeechRequest
 
@@ -84,4 +84,4 @@ def _obstacle(clip: Clip) -> str:
     """Why a clip cannot be judged; empty where it can."""
     if clip.prepared is None:
         return "the request has no instruction"
-    return "silent" if is_silent(clip.pcm) else ""
+    return "silent" if is_silent(clip.pcm[-SPAN:]) else ""

@@ -64,12 +64,11 @@ def load_towers(model: str, text_model: str | None, device: torch.device) -> Pac
         raise ValueError(
             f"model: {model!r} is no file; give a checkpoint of LAION's CLAP, such as one that ends in .pt"
         )
-    weights = read_weights(path)
-    audio_model = _audio_model(weights, path)
     with _loading, hub_names_mean(folder):
-        module = imported_package().CLAP_Module(
-            enable_fusion=False, device=str(device), amodel=audio_model, tmodel="roberta"
-        )
+        package = imported_package()
+        weights = read_weights(path)
+        sizes = _audio_model(weights, path)
+        module = package.CLAP_Module(enable_fusion=False, device=str(device), amodel=sizes, tmodel="roberta")
     fit(module.model, weights, path)
     return PackageTowers(module.eval(), device)
 
