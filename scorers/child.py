@@ -172,7 +172,7 @@ class _Child:
 
 
 def _ending(code: int) -> str:
-    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    return f"was ended by signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"ended with exit code {code}"
 
 
 def serve(handle: int, threads: int) -> None:
@@ -228,7 +228,8 @@ def _answer(desk: _Desk, message: tuple[Any, ...]) -> bytes:
         return pickle.dumps((value, None, None))
     except Exception as error:
         root = error.__cause__ or error
-        root.add_note("In the process of the head:\n" + "".join(traceback.format_exception(root)))
+        if not hasattr(root, "__notes__"):  # a stream tells of its failure whenever it is asked
+            root.add_note("In the process of the head:\n" + "".join(traceback.format_exception(root)))
         cause = None if error.__cause__ is None else _portable(error.__cause__)
         return pickle.dumps((None, _portable(error), cause))
 

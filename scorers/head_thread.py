@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any
@@ -81,12 +81,13 @@ class HeadThread:
             self._thread.join(_LEAVING_SECONDS)
 
     def _serve(self, load: Callable[[], PlacedHead]) -> None:
-        try:
-            head = load()
-        except BaseException as error:
-            self.loaded.set_exception(error)
-            return
-        with _computing(head):
+        with ExitStack() as working:
+            try:
+                head = load()
+                working.enter_context(_computing(head))
+            except BaseException as error:
+                self.loaded.set_exception(error)
+                return
             self.loaded.set_result(head)
             while (task := self._tasks.get()) is not None:
                 if not task.tidies:
@@ -111,6 +112,6 @@ def _computing(head: PlacedHead) -> Iterator[None]:
             yield
 
 
-def done_in_time(answer: Future[Any], due: float) -> bool:
-    """Wait for an outcome until `due`, on the monotonic clock."""
-    return bool(wait([answer], max(0.0, due - time.monotonic())).done)
+def done_in_time(answer: Future[Any], due: float | None) -> bool:
+    """Wait for an outcome until `due`, on the monotonic clock, or for as long as it takes."""
+    return bool(wait([answer], None if due is None else max(0.0, due - time.monotonic())).done)

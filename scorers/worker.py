@@ -64,7 +64,7 @@ class Away:
         self.thread.interrupt()
         return NotDone(f"{what} within {self.deadline_seconds:g} s, its deadline")
 
-    def _outcome(self, answer: Future[Any], due: float, otherwise: str) -> Any:
+    def _outcome(self, answer: Future[Any], due: float | None, otherwise: str = "") -> Any:
         if not done_in_time(answer, due):
             answer.add_done_callback(_close_unwanted)
             raise _named(self.name, self.late(otherwise))
@@ -129,7 +129,7 @@ class InProcess(Away):
         """The head's stream, in a new child where the last one has died; raises as `InThread.open` does."""
         due = self.due()
         self._outcome(self.thread.put(lambda: None, due), due, "nothing was done")
-        self.thread.put(self._child.start, self.due()).result()  # loads the head again, if need be: no deadline
+        self._outcome(self.thread.put(self._child.start, due), None)  # it may have to load the head again
         return super().open(requests, n, sample_rate, hop)
 
 

@@ -200,6 +200,8 @@ def test_errors_keep_their_cause(away: InThread) -> None:
 def test_what_loading_raises_is_raised_at_once() -> None:
     with pytest.raises(ValueError, match="kind: 'ears' is not known"):
         InThread(partial(load_head, "ears", {}, "cpu"))
+    with pytest.raises((AssertionError, RuntimeError), match="CUDA"):
+        InThread(lambda: FakeScorer(device="cuda:63"))
     assert not head_threads()
 
 

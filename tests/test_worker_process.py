@@ -83,6 +83,19 @@ def test_failures_and_forks_in_any_order_end_as_they_do_here(
     assert walk(away, trouble or "plain", moves) == walk(Here(Troubled()), trouble or "plain", moves)
 
 
+def test_errors_bring_their_cause_and_its_place_along(away: InProcess) -> None:
+    stream = opened(away, "raise at score 1")
+    for seed in range(2):
+        hear(stream, seed)
+        with pytest.raises(HeadError, match="troubled: ValueError: told to fail") as failure:
+            stream.result()
+        cause = failure.value.__cause__
+        assert isinstance(cause, ValueError)
+        assert len(cause.__notes__) == 1
+        assert "troubled.py" in cause.__notes__[0], "the child's own traceback"
+    stream.close()
+
+
 def test_streams_may_be_open_side_by_side(away: InProcess) -> None:
     streams = [opened(away), opened(away), opened(Here(Troubled()))]
     for seed in range(3):
@@ -100,8 +113,8 @@ def test_streams_may_be_open_side_by_side(away: InProcess) -> None:
     ("text", "ending"),
     [
         ("exit at score 2", "ended with exit code 3"),
-        ("kill at fork 1", "was ended by SIGKILL"),
-        ("crash at commit 1", "was ended by SIGSEGV"),
+        ("kill at fork 1", "was ended by signal 9 (Killed)"),
+        ("crash at commit 1", "was ended by signal 11 (Segmentation fault)"),
     ],
 )
 def test_a_child_that_dies_is_told_of_and_replaced(away: InProcess, text: str, ending: str) -> None:
@@ -189,7 +202,7 @@ def test_a_search_whose_head_dies_keeps_what_was_committed(away: InProcess) -> N
     search = ChunkSearch(FakeEngine(), Alone(away))
     with pytest.raises(SearchFailed) as failure:
         search.generate(SpeechRequest("kill at score 3"), n=4, chunk_frames=3)
-    assert "its process was ended by SIGKILL" in str(failure.value.__cause__)
+    assert "its process was ended by signal 9" in str(failure.value.__cause__)
     assert len(failure.value.partial.frames) == 6
     assert search.generate(SpeechRequest("plain"), n=4, chunk_frames=3).status == "complete"
 
