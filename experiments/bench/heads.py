@@ -81,9 +81,9 @@ def every_kind() -> list[str]:
 class Step:
     """One step of some heads side by side: `prepare` has them hear all but the last chunk, `run` the chunk."""
 
-    def __init__(self, heads: Sequence[PlacedHead], speech: Speech, seconds: float) -> None:
+    def __init__(self, heads: Sequence[PlacedHead], speech: Speech, seconds: float, rows: int = ROWS) -> None:
         self._heads, self._speech = heads, speech
-        whole = speech.first(seconds)
+        whole = speech.first(seconds)[:rows]
         new = speech.first(CHUNK_SECONDS).shape[1]
         self._before, self._new = whole[:, :-new], whole[:, -new:]
         self._streams: list[PlacedStream] = []
@@ -91,10 +91,10 @@ class Step:
     def prepare(self) -> None:
         self.close()
         for head in self._heads:
-            stream = head.open([REQUEST], ROWS, self._speech.sample_rate, self._speech.hop)
+            stream = head.open([REQUEST], len(self._new), self._speech.sample_rate, self._speech.hop)
             self._streams.append(stream)
             # A head that hears everything again at the next step need not judge what is only its beginning.
-            wanted = torch.zeros(ROWS, dtype=torch.bool) if head.rereads else None
+            wanted = torch.zeros(len(self._new), dtype=torch.bool) if head.rereads else None
             stream.begin(*_heard(self._before), wanted)
             stream.result()
 

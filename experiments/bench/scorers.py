@@ -33,7 +33,7 @@ class Plan:
     calls: int
 
 
-FULL = Plan(runs=9, calls=500)
+FULL = Plan(runs=5, calls=500)
 QUICK = Plan(runs=2, calls=20)
 
 
@@ -72,7 +72,7 @@ def bench_scorers(specs: Sequence[str], device: str, plan: Plan, note: Callable[
     for head in heads:
         note(f"memory of {head.spec}")
         rows.append({"head": head.spec, **memory(head, speech, plan.calls).row()})
-    tables.append(Table("memory", "Resident memory over calls of a step at 3 s", rows))
+    tables.append(Table("memory", "Resident memory over calls of a step of one row at 3 s", rows))
     missing: list[Row] = [{"head": spec, "why": why} for spec, why in left_out.items()]
     return [*tables, Table("left_out", "Heads that did not load", missing)]
 
@@ -162,8 +162,8 @@ def _compared(found: dict[str, Timing]) -> list[Row]:
 
 
 def memory(candidate: Candidate, speech: Speech, calls: int) -> Memory:
-    """Resident memory over calls of a step at 3 s, each in a stream of its own."""
-    with closing(Step([Here(candidate.load())], speech, PREFIX_SECONDS)) as step:
+    """Resident memory over calls of a step of one row at 3 s, each in a stream of its own."""
+    with closing(Step([Here(candidate.load())], speech, PREFIX_SECONDS, rows=1)) as step:
 
         def call() -> None:
             step.prepare()
