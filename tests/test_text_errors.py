@@ -2,10 +2,13 @@
 
 import re
 
-import jiwer
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+pytest.importorskip("jiwer", reason="pip install 'chunksearch[whisper]'")
+pytest.importorskip("whisper_normalizer", reason="pip install 'chunksearch[whisper]'")
+import jiwer
 
 from scorers.text import (
     GRACE_SECONDS,

@@ -11,13 +11,16 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from scorers.heads import Clip, Judgement
+from search.request import SpeechRequest
+
+pytest.importorskip("jiwer", reason="pip install 'chunksearch[whisper]'")
+pytest.importorskip("whisper_normalizer", reason="pip install 'chunksearch[whisper]'")
 from scorers.whisper.decoded import Decoded
 from scorers.whisper.guards import REPEATS, is_no_speech, token_budget, without_loops
 from scorers.whisper.languages import CODES, code_of, name_of
 from scorers.whisper.scorer import WhisperHead
 from scorers.whisper.sound import SAMPLE_RATE, ends_in_sound, quietest, silence_in
 from scorers.whisper.windows import LONGEST, TRAILING, batches, context_seconds, windows
-from search.request import SpeechRequest
 
 Sound = NDArray[np.float32]
 TEXT = "The tall man walks."
@@ -164,6 +167,9 @@ def test_loops_are_cut_but_repeated_words_are_heard() -> None:
     (one,) = judged(Scripted(looping), chirps(2.0))
     assert one.note["guards"] == ["too many tokens", "a loop"]
     assert one.terms["extra_words"] == 4 * (REPEATS - 1)
+    (one,) = judged(Scripted(replace(looping, cut=False)), chirps(12.0), text=" ".join([TEXT] * 12))
+    assert "guards" not in one.note
+    assert one.terms["wer"] == 0
 
 
 @given(words=st.lists(st.sampled_from("abcd"), max_size=40))

@@ -31,8 +31,8 @@ def load(
         cpu_threads: that a pass may use, on the CPU.
 
     Raises:
-        ValueError: an option is not allowed, or the device is not there; the message names it and what is allowed.
-        FileNotFoundError: no such weights here or in reach; the message says what to install.
+        ValueError: an option is not allowed, the device is not there, or there are no such weights here or in reach;
+            the message names the option, and what is allowed or what to install.
     """
     import ctranslate2
 

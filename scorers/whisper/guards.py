@@ -11,7 +11,7 @@ TOKENS, TOKENS_PER_SECOND = 8, 10
 """Most tokens that audio can hold; the built-in voice needs about 4 a second."""
 
 REPEATS = 3
-"""What follows itself more often is heard so often: a voice that loops is still heard looping, a recogniser is not."""
+"""So many of a loop are left, so that a voice that loops is still heard looping."""
 
 LONGEST_LOOP = 12
 """Words of the longest phrase that loops are looked for with."""

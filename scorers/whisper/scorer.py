@@ -139,7 +139,8 @@ def _add(heard: Heard, window: Decoded, begin: float) -> None:
         heard.guards.append("no speech")
         return
     spoken = window.text.split()
-    kept = without_loops(spoken)
+    # A voice may say anything over and over; only what is more than the audio can hold is the recogniser's own loop.
+    kept = without_loops(spoken) if window.cut else spoken
     heard.guards += [reason for reason, true in (("too many tokens", window.cut), ("a loop", kept != spoken)) if true]
     heard.windows.append(" ".join(kept))
     heard.words += [(word, begin + first, begin + last) for word, first, last in window.words]

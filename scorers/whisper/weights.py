@@ -28,15 +28,15 @@ def folder_of(model: str) -> Path:
     """The folder with the weights of `model`: a folder, "base" from the packages, else a name or id on the hub.
 
     Raises:
-        ValueError: `model` is neither a folder nor a name that faster-whisper knows.
-        FileNotFoundError: it is on the hub, and the hub is out of reach; or the packages are damaged.
+        ValueError: `model` is neither a folder nor a name that faster-whisper knows, the hub is out of reach, or the
+            packages are damaged; the message says what to install.
     """
     if not isinstance(model, str) or not model:
         raise ValueError(f"model: {model!r} is not allowed; give a name such as 'base', a hub id, or a folder")
     folder = Path(model).expanduser()
     if folder.is_dir():
         if not (folder / "model.bin").is_file():
-            raise FileNotFoundError(f"model: {model!r} has no model.bin; give a folder in faster-whisper's format")
+            raise ValueError(f"model: {model!r} has no model.bin; give a folder in faster-whisper's format")
         return folder
     if model == "base" and (sources := _packages()):
         return joined(sources, cache_folder())
@@ -63,7 +63,7 @@ def joined(sources: list[Path], cache: Path) -> Path:
         with (made / "model.bin").open("wb") as whole:
             for source, part in zip(sources, PARTS.values(), strict=True):
                 if not (source / part).is_file():
-                    raise FileNotFoundError(f"{source / part} is missing; pip install --force-reinstall the package")
+                    raise ValueError(f"{source / part} is missing; pip install --force-reinstall the package")
                 with (source / part).open("rb") as piece:
                     shutil.copyfileobj(piece, whole)
         for name in SUMS.keys() - {"model.bin"}:
@@ -71,7 +71,7 @@ def joined(sources: list[Path], cache: Path) -> Path:
         wrong = _damaged(made)
         if wrong:
             packages = " ".join(name.replace("_", "-") for name in PARTS)
-            raise FileNotFoundError(
+            raise ValueError(
                 f"{wrong} of Whisper base has not the sum that it should have; "
                 f"pip install --force-reinstall --no-cache-dir {packages}"
             )
@@ -80,7 +80,9 @@ def joined(sources: list[Path], cache: Path) -> Path:
 
 
 def _move(made: Path, place: Path) -> None:
-    """Put a whole folder into its place; another process that was faster made the same one."""
+    """Put a whole folder into its place, unless another process was faster and made the same one."""
+    if not _damaged(place):
+        return
     shutil.rmtree(place, ignore_errors=True)
     try:
         made.rename(place)
@@ -113,9 +115,9 @@ def _from_the_hub(model: str) -> Path:
         names = ", ".join(available_models())
         raise ValueError(f"model: {model!r} is neither a folder nor known; allowed are {names}, or a hub id")
     if "/" in model and model.startswith((".", "/", "~")):
-        raise FileNotFoundError(f"model: there is no folder {model!r}")
+        raise ValueError(f"model: there is no folder {model!r}")
     try:
         return Path(download_model(model))
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise FileNotFoundError(f"model: {model!r} is not here, and the hub gave nothing ({reason}); {CURE}") from error
+        raise ValueError(f"model: {model!r} is not here, and the hub gave nothing ({reason}); {CURE}") from error
