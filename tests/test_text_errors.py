@@ -164,15 +164,15 @@ def test_no_prefix_of_the_text_has_errors(words: list[str], data: st.DataObject,
     assert errors(text, heard, finished=False, cut=cut)["prefix_wer"] == 0
 
 
-@given(words=spoken, heard=spoken, data=st.data(), finished=st.booleans())
+@given(words=spoken, heard=spoken, data=st.data(), finished=st.booleans(), cut=st.booleans())
 def test_a_word_that_is_in_no_text_never_lowers_an_error(
-    words: list[str], heard: list[str], data: st.DataObject, finished: bool
+    words: list[str], heard: list[str], data: st.DataObject, finished: bool, cut: bool
 ) -> None:
     place = data.draw(st.integers(0, len(heard) - 1))
-    before = errors(" ".join(words), " ".join(heard), finished=finished)
+    before = errors(" ".join(words), " ".join(heard), finished=finished, cut=cut)
     for replaced in (0, 1):
         worse = [*heard[:place], "xylophone", *heard[place + replaced :]]
-        after = errors(" ".join(words), " ".join(worse), finished=finished)
+        after = errors(" ".join(words), " ".join(worse), finished=finished, cut=cut)
         assert after["prefix_wer"] >= before["prefix_wer"]
         assert after["wer"] >= before["wer"]
 
