@@ -44,7 +44,7 @@ def run(options: Options) -> Outcome:
     except ValueError as error:
         raise bad_input(error, "--scorer") from error
     states = list(store.states().values())
-    with SweepProgress(terminal.notes, states.count("done")) as progress:
+    with SweepProgress(terminal.notes, states.count("done"), doing="listening") as progress:
         for _ in judge_run(store, judge):
             progress.ended(failed=False)
     tables = write_judgements(store, judge)

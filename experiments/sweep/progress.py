@@ -14,10 +14,12 @@ LINE_SECONDS = 60.0
 
 
 class SweepProgress:
-    """Context manager; `ended` counts a unit."""
+    """Context manager; `ended` counts a unit. `doing` is what is done to units, for people."""
 
-    def __init__(self, console: Console, total: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._console, self._total, self._clock = console, total, clock
+    def __init__(
+        self, console: Console, total: int, clock: Callable[[], float] = time.monotonic, doing: str = "speaking"
+    ) -> None:
+        self._console, self._total, self._clock, self._doing = console, total, clock, doing
         self._ended = self._failed = 0
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -29,7 +31,7 @@ class SweepProgress:
             console=console,
             disable=not console.is_terminal,
         )
-        self._task = self._bar.add_task("speaking", total=total)
+        self._task = self._bar.add_task(doing, total=total)
 
     def __enter__(self) -> Self:
         self._begin = self._told = self._clock()
@@ -45,7 +47,7 @@ class SweepProgress:
         """One more unit is done, or has failed."""
         self._ended += 1
         self._failed += failed
-        note = f"speaking, {self._failed} failed" if self._failed else "speaking"
+        note = f"{self._doing}, {self._failed} failed" if self._failed else self._doing
         self._bar.update(self._task, advance=1, description=note)
         now = self._clock()
         if not self._console.is_terminal and now - self._told >= LINE_SECONDS:

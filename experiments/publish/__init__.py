@@ -1,0 +1,1 @@
+"""A site on the Hugging Face hub: in few commits, audio packed, resumable."""
