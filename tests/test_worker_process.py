@@ -51,6 +51,7 @@ def who(head: PlacedHead, text: str = "who") -> dict[str, int]:
     hear(stream)
     note = stream.result().notes[0]
     stream.close()
+    assert note["inference"]
     return {key: note[key] for key in ("pid", "threads")}
 
 

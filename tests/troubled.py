@@ -92,7 +92,8 @@ class TroubledStream(FakeScorerStream):
         self.reach("score")
         scores = super().score(pcm, lengths, finished)
         if "who" in self._text:
-            scores.notes[0].update(pid=os.getpid(), threads=torch.get_num_threads())
+            inference = torch.is_inference_mode_enabled()
+            scores.notes[0].update(pid=os.getpid(), threads=torch.get_num_threads(), inference=inference)
         return scores
 
     def fork(self, parents: Tensor) -> None:
