@@ -82,4 +82,4 @@ class StaticCache(BranchCache):
 
     def grow(self, active: Tensor) -> None:
         """What was computed for the last step stays in the groups of `active` (bool [G]); elsewhere it is forgotten."""
-        self._lengths[1] += active
+        self._lengths[1].add_(active)

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 import torch
 
 from engine.moss.frames import FrameNetwork
+from engine.moss.graphs import CudaGraphs, Recorder
 from engine.moss.prompt import Prompt, PromptBuilder, ReadyPrompts, ready_prompt
+from engine.moss.static_stream import FramePlaces, StaticStream
 from engine.moss.stream import MossStream, RandomDraws
 from search.config import Sampling
 from search.noise import RowNoise
@@ -26,6 +28,8 @@ class MossEngine:
         codec: turns the network's frames into sound; its sample rate must be the checkpoint's.
         prompts: builds prompts from text; without it every request must carry its own rows.
         default_guidance: the scale where `Sampling.guidance` is None and the requests have an unconditional prompt.
+        recorder: records the steps of streams on fixed buffers; None is CUDA graphs on a GPU, and elsewhere streams
+            whose buffers grow with their audio.
     """
 
     def __init__(
@@ -36,6 +40,7 @@ class MossEngine:
         name: str,
         prompts: PromptBuilder | None = None,
         default_guidance: float = 1.0,
+        recorder: Recorder | None = None,
     ) -> None:
         if codec.sample_rate != network.config.sample_rate:
             raise ValueError(
@@ -48,19 +53,41 @@ class MossEngine:
         self._network = network
         self._prompts = prompts or ReadyPrompts()
         self._default_guidance = default_guidance
+        if recorder is None and self.device.type == "cuda":
+            recorder = CudaGraphs(self.device)
+        self._places = None if recorder is None else FramePlaces(network, recorder)
 
     def open(self, requests: Sequence[SpeechRequest], n: int, sampling: Sampling) -> MossStream:
         """Build and read the prompts, once each; raises `ValueError` for a request that cannot be spoken."""
         prompts = [self._prompt(request) for request in requests]
         noise = RowNoise(sampling.seed, [request.id for request in requests], n, self.device)
-        return MossStream(
+        draws = RandomDraws(noise, sampling, self._network.config.books, self.frame_rate)
+        guidance = self._guidance(sampling.guidance, prompts)
+        if self._places is None:
+            penalty = sampling.repetition_penalty
+            return MossStream(self._network, prompts, n, draws, guidance=guidance, penalty=penalty)
+        return StaticStream(
             self._network,
             prompts,
             n,
-            RandomDraws(noise, sampling, self._network.config.books, self.frame_rate),
-            guidance=self._guidance(sampling.guidance, prompts),
-            penalty=sampling.repetition_penalty,
+            draws,
+            guidance=guidance,
+            sampling=sampling,
+            places=self._places,
+            budget=max(self._prompts.budget(request) for request in requests),
         )
+
+    def warm_up(self, requests: Sequence[SpeechRequest], n: int, sampling: Sampling) -> None:
+        """Make now what searches of such requests find ready later: on a GPU the graphs of their steps.
+
+        `open` does it too, but scorers may be at work on the device by then.
+        """
+        self.open(requests, n, sampling).close()
+
+    @property
+    def graph_capture_seconds(self) -> float:
+        """Seconds that all recordings of steps have taken so far."""
+        return self._places.recorder.seconds if self._places else 0.0
 
     def budget(self, request: SpeechRequest) -> int:
         """Frames that a sane reading of the text can take; raises `ValueError` where `open` would for this request."""
