@@ -33,11 +33,13 @@ class Judge:
 
     Attributes:
         mark: changes when the judge does, so that figures of another judge are not taken for its own.
+        spec: how it was asked for, for those who want to ask again.
     """
 
     name: str
     scorer: Scorer
     mark: str
+    spec: str
 
     @classmethod
     def of(cls, spec: str, scorer: Scorer) -> Judge:
@@ -45,7 +47,8 @@ class Judge:
         path = Path(spec).expanduser()
         content = path.read_bytes() if path.suffix == ".toml" else spec.encode()
         mark = hashlib.sha256(content + json.dumps(versions(), sort_keys=True).encode()).hexdigest()[:16]
-        return cls(path.stem if path.suffix == ".toml" else spec.replace(":", "-").replace("/", "-"), scorer, mark)
+        name = path.stem if path.suffix == ".toml" else spec.replace(":", "-").replace("/", "-")
+        return cls(name, scorer, mark, spec)
 
 
 def judge_run(store: RunStore, judge: Judge) -> Iterator[str]:
@@ -90,6 +93,7 @@ def _verdict(store: RunStore, judge: Judge, digest: str) -> dict[str, Any]:
         "run": store.run,
         "unit": digest,
         "mark": judge.mark,
+        "scorer": judge.spec,
         "audio": sum_of(path.read_bytes())["sha256"],
         "figures": json_ready(figures),
         "notes": json_ready(note),

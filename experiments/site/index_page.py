@@ -25,6 +25,7 @@ from experiments.site.figures import NamedPlot
 from experiments.site.material import Material, Said
 from experiments.statistics import Report
 from experiments.statistics.effects import Effect, many, signed
+from experiments.statistics.markdown import method
 from experiments.statistics.metrics import Metric
 
 BESIDE = ("reward", "search_rtf", "first_commit_seconds", "seconds")
@@ -95,14 +96,6 @@ def reading(report: Report) -> str:
     return (
         f"Means over prompts (seeds averaged first) with {report.level:.0%} intervals from a bootstrap over prompts. "
         + (tests if report.tests else "There are too few prompts, or no judge, for a test of anything.")
-    )
-
-
-def method(report: Report) -> str:
-    """How a test was made."""
-    return (
-        f"Differences are paired by prompt and seed. One is shown when the larger p of the paired t test and of the "
-        f"exact Wilcoxon signed rank test is below {report.alpha:g} after Holm's correction over all of them."
     )
 
 

@@ -27,7 +27,7 @@ def markdown(found: Report) -> str:
         _list("Edges of the sweep", [one.sentence for one in found.edges]),
         _list("Selection against judgement", [one.sentence for one in found.optimism]),
         _list("All tests", [one.sentence for one in found.effects if one.verdict != "described"]),
-        _method(found),
+        f"## How it was judged\n\n{method(found)}",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -64,9 +64,9 @@ def _arrow(metric: Metric) -> str:
     return f"{metric.better} is better"
 
 
-def _method(found: Report) -> str:
+def method(found: Report) -> str:
+    """How tests were made, for people."""
     return (
-        "## How it was judged\n\n"
         "Takes of a prompt are averaged first; prompts are the sample. Intervals are "
         f"{found.level:.0%} each, BCa bootstrap over prompts. A difference is shown when the p of the exact Wilcoxon "
         f"signed rank test (zeros dropped) is below {found.alpha:g} after Holm's correction over all "
