@@ -24,6 +24,8 @@ from search.static_cache import StaticCache
 BLOCK = 32
 """Frames that are made before the host looks which rows have finished."""
 LEAST_TRUNK, LEAST_TAIL = 256, 32
+TAIL_ROOM = 128
+"""Positions of tails that there is room for from the start: several beams may disagree for more than a chunk."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ class FramePlace:
     def reserve(self, trunk: int, tail: int) -> None:
         """Make room for so many positions; recordings are void if buffers have to move."""
         with torch.inference_mode(False):
-            self.cache.reserve(bucket(trunk, LEAST_TRUNK), bucket(tail, LEAST_TAIL))
+            self.cache.reserve(bucket(trunk, LEAST_TRUNK), bucket(tail, TAIL_ROOM))
         if self.cache.places != self._placed:
             self._placed = self.cache.places
             self._recorded.clear()
