@@ -208,6 +208,35 @@ def judge(
 
 
 @app.command()
+def study(
+    run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a sweep.")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Where the site goes.")],
+    as_json: Json = False,
+    debug: Debug = False,  # noqa: ARG001
+) -> Outcome:
+    """Make a static site of a sweep: what may be concluded, plots, tables, and every take to hear."""
+    from experiments.commands import study as command
+
+    return command.run(command.Options(run_folder, output, as_json))
+
+
+@app.command()
+def publish(
+    site: Annotated[Path, typer.Argument(metavar="SITE", help="A folder that `study` made.")],
+    repo: Annotated[str, typer.Option("--repo", metavar="USER/NAME", help="Where it goes on the Hugging Face hub.")],
+    kind: Annotated[str, typer.Option("--type", help="dataset or space.")] = "dataset",
+    private: Annotated[bool, typer.Option("--private", help="Only you can see it.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the commits, and send nothing.")] = False,
+    as_json: Json = False,
+    debug: Debug = False,  # noqa: ARG001
+) -> Outcome:
+    """Upload a site in few, large commits; takes up where it was stopped."""
+    from experiments.commands import publish as command
+
+    return command.run(command.Options(site, repo, kind, private, dry_run, as_json))
+
+
+@app.command()
 def verify(
     kind: Annotated[str, typer.Argument(metavar="KIND", help="What to check, such as moss.")],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Recorded weights, inputs and outputs.")],
