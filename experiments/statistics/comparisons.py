@@ -89,9 +89,7 @@ def controls(grid: Grid) -> dict[str, str]:
     return {
         name: chance[key]
         for name in grid.configurations
-        if not _random(grid, name)
-        and (key := _key(grid.settings[name], ("scorer",))) in chance
-        and grid.settings[name]["n"] != 1
+        if not _random(grid, name) and (key := _key(grid.settings[name], ("scorer",))) in chance
     }
 
 
