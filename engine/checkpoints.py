@@ -5,19 +5,18 @@ What can be told from a config is told before any weights are fetched. It does n
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
+from codec.checkpoints.errors import ConfigError
+from codec.checkpoints.fields import Fields
+from codec.checkpoints.hub import FILES, located
 from engine.moss.codecs import codec_folder
 from engine.moss.config import BUILTIN_CODEC, MODEL_TYPE, MossConfig
 from engine.moss.engine import MossEngine
-from engine.moss.fields import ConfigError
-from engine.moss.hub import FILES, located
 from engine.moss.lora import Adapter, find_adapter
 
 WORKING = (
@@ -90,15 +89,11 @@ _FAMILIES: dict[str, Callable[[_Voice], MossEngine]] = {MODEL_TYPE: _load_local,
 def _model_type(folder: Path) -> str:
     """The family that `config.json` names; `ConfigError` where it is none that is implemented."""
     path = folder / "config.json"
-    try:
-        raw: Any = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not path.is_file():
         pickled = next((found.relative_to(folder) for found in sorted(folder.rglob("*.pt"))), None)
         other = f" and holds {pickled}, which is no layout that is known here" if pickled else ""
-        raise ConfigError(f"{folder} has no config.json{other}; {WORKING}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid JSON ({error}): download it again") from None
-    kind = raw.get("model_type") if isinstance(raw, dict) else None
+        raise ConfigError(f"{folder} has no config.json{other}; {WORKING}")
+    kind = Fields.read(path, WORKING).values.get("model_type")
     if kind not in _FAMILIES:
         raise ConfigError(f"{path}: model_type is {kind!r}, which is not implemented; {WORKING}")
     return str(kind)

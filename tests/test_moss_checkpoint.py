@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from engine.moss.checkpoint import CheckpointError, load_network, save_network, tied_names
-from engine.moss.fields import ConfigError
+from codec.checkpoints.errors import CheckpointError, ConfigError
+from engine.moss.checkpoint import load_network, save_network, tied_names
 from tests.tiny import tiny_moss, tiny_moss_config
 
 Weights = dict[str, Tensor]

@@ -148,7 +148,7 @@ def unknown(folder: Path) -> None:
 
 
 def untyped(folder: Path) -> None:
-    (folder / "config.json").write_text("[]")
+    (folder / "config.json").write_text("{}")
 
 
 def state_dict(folder: Path) -> None:
@@ -211,7 +211,7 @@ def missing(folder: Path) -> None:
             other_tokenizer,
             r"config\.json: im_start_token_id is 305, the tokenizer beside it reads <\|im_start\|> as \[301\]",
         ),
-        (truncated, r"model\.safetensors is truncated .*: download the checkpoint again"),
+        (truncated, r"model\.safetensors is truncated .*: download it again"),
         (missing, r"tensor transformer\.norm\.weight of shape \[32\] is missing: download"),
     ],
 )

@@ -11,7 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from codec.moss import MossCodec, MossCodecError, load_moss_codec
+from codec.checkpoints.errors import CheckpointError
+from codec.moss import MossCodec, load_moss_codec
 from codec.moss.memory import StackMemory
 from codec.moss.reference import prepared
 from search.protocols import Chunk
@@ -170,7 +171,7 @@ def test_a_damaged_encoder_is_told_when_it_is_first_used(folder: Path) -> None:
     weights["encoder.3.transformer.layers.0.norm1.bias"][2] = torch.inf
     save_file(weights, folder / "model.safetensors")
     codec = opened(folder)
-    with pytest.raises(MossCodecError, match="encoder: its result is not finite: download the codec again"):
+    with pytest.raises(CheckpointError, match="encoder: its result is not finite: download the codec again"):
         codec.encode(recording(50), codec.sample_rate)
 
 

@@ -10,7 +10,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from codec.moss import MossCodecError, load_moss_codec
+from codec.checkpoints.errors import CheckpointError
+from codec.moss import load_moss_codec
 from codec.moss.codec import MossCodecNetwork
 from codec.moss.config import MossCodecConfig, TransformerConfig
 from codec.moss.network import rotation
@@ -25,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def message_of(folder: Path, **options: Any) -> str:
-    with pytest.raises(MossCodecError) as error:
+    with pytest.raises(CheckpointError) as error:
         load_moss_codec(folder, **options)
     message = str(error.value)
     assert "\n" not in message
@@ -151,7 +152,7 @@ def test_shards_are_found_through_their_index(folder: Path) -> None:
     path.write_bytes(path.read_bytes()[:-9])
     assert "b.safetensors is truncated" in message_of(folder)
     path.unlink()
-    assert "b.safetensors does not exist: download the codec again" in message_of(folder)
+    assert "b.safetensors does not exist: download it again" in message_of(folder)
     (folder / "model.safetensors.index.json").write_text("[]")
     assert "index.json has no readable weight_map" in message_of(folder)
 
@@ -162,7 +163,7 @@ def test_a_truncated_file_is_named(folder: Path, keep: int) -> None:
     path.write_bytes(path.read_bytes()[:keep])
     message = message_of(folder)
     assert "model.safetensors is truncated" in message
-    assert "download the codec again" in message
+    assert "download it again" in message
 
 
 def missing(weights: Weights) -> None:
@@ -202,7 +203,7 @@ def not_a_number(weights: Weights) -> None:
         (wrong_shape, ["decoder.2.input_proj.weight has shape [24, 15]", "asks for [24, 16]", "download both"]),
         (smaller_book, ["quantizers.1.codebook.weight has shape [15, 8]", "asks for [16, 8]", "download both"]),
         (another_book, ["quantizers.4.codebook.weight has no place", "download both"]),
-        (integers, ["decoder.0.input_proj.weight holds I64, not F16 or BF16 or F32", "download"]),
+        (integers, ["decoder.0.input_proj.weight is stored as I64; allowed are F16, BF16, F32", "download"]),
         (not_a_number, ["decoder.0.transformer.layers.1.norm2.bias is not finite", "download"]),
     ],
 )
@@ -262,6 +263,6 @@ def test_other_misuse_is_named(folder: Path) -> None:
     assert "config.json does not exist: give a codec folder" in message_of(folder)
     folder = tiny_codec(folder, "second")
     (folder / "model.safetensors").unlink()
-    assert "model.safetensors does not exist: download the codec again" in message_of(folder)
+    assert "model.safetensors does not exist: download it again" in message_of(folder)
     (folder / "pytorch_model.bin").touch()
-    assert "does not exist: pytorch_model.bin is pickled and not read, get the codec as safe" in message_of(folder)
+    assert "does not exist: the folder holds pickled weights instead (pytorch_model.bin)" in message_of(folder)

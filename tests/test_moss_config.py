@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
+from codec.checkpoints.errors import ConfigError
 from engine.moss.config import MossConfig
-from engine.moss.fields import ConfigError
 from engine.moss.network import MossNetwork
 
 GOLDEN = Path(__file__).parent / "golden" / "moss_local" / "config.json"
@@ -112,13 +112,13 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"config\.json does not exist"):
         MossConfig.load(path)
     path.write_text('{"model_type": ')
-    with pytest.raises(ConfigError, match=r"config\.json is not valid JSON"):
+    with pytest.raises(ConfigError, match=r"config\.json cannot be read as JSON"):
         MossConfig.load(path)
     path.write_text('{"model_type": "qwen3"}')
     with pytest.raises(ConfigError, match=r"config\.json: model_type is 'qwen3'"):
         MossConfig.load(path)
     path.write_text("[]")
-    with pytest.raises(ConfigError, match=r"config\.json: a list is no configuration"):
+    with pytest.raises(ConfigError, match=r"config\.json holds a list, an object is needed"):
         MossConfig.load(path)
 
 

@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from engine.moss.checkpoint import CheckpointError, load_network, save_network
-from engine.moss.fields import ConfigError
+from codec.checkpoints.errors import CheckpointError, ConfigError
+from engine.moss.checkpoint import load_network, save_network
 from engine.moss.lora import Adapter, find_adapter
 from engine.moss.network import MossNetwork
 from tests.tiny import tiny_moss

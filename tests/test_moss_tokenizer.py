@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from codec.checkpoints.errors import CheckpointError
 from engine.moss.tokenizer import load_tokenizer
-from engine.moss.weights import CheckpointError
 from tests.tiny_voice import byte_symbols, write_tokenizer
 
 tokenizers = pytest.importorskip("tokenizers", reason="needs the package tokenizers: pip install tokenizers")

@@ -9,8 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from engine.moss.fields import ConfigError
-from engine.moss.weights import CheckpointError
+from codec.checkpoints.errors import CheckpointError, ConfigError
 from engine.nano.checkpoint import load_network, tied_names
 from tests.tiny_nano import tiny_nano, tiny_nano_config
 

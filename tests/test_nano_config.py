@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from engine.moss.fields import ConfigError
+from codec.checkpoints.errors import ConfigError
 from engine.nano.config import NanoConfig
 from engine.nano.network import NanoNetwork
 from tests.tiny_nano import tiny_nano_config

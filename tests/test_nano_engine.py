@@ -15,12 +15,12 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from codec.checkpoints.errors import CheckpointError
 from codec.fake import FakeCodec
 from engine.moss.config import SpecialIds
 from engine.moss.engine import MossEngine
 from engine.moss.packing import RowLayout, Tokenize
 from engine.moss.references import Recording
-from engine.moss.weights import CheckpointError
 from engine.nano import load_nano
 from engine.nano.prompt import NanoPrompt, continuation
 from engine.nano.tokenizer import load_tokenizer

@@ -11,7 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from scorers.voiceclap.config import CheckpointError, VoiceClapConfig
+from codec.checkpoints.errors import CheckpointError
+from scorers.voiceclap.config import VoiceClapConfig
 from scorers.voiceclap.features import mel_filters
 from scorers.voiceclap.weights import load_network
 
@@ -40,14 +41,14 @@ def store(folder: Path, tensors: dict[str, Tensor]) -> None:
 
 
 CONFIGS = [
-    ({"n_state": "gone"}, "n_state is missing; a number above 0"),
-    ({"n_layer": 0}, "n_layer is 0; a number above 0"),
-    ({"n_head": 2.0}, r"n_head is 2\.0; a number"),
+    ({"n_state": "gone"}, "n_state is missing: a whole number above 0"),
+    ({"n_layer": 0}, "n_layer is 0: a whole number above 0"),
+    ({"n_head": 2.0}, r"n_head is 2\.0: a whole number"),
     ({"embed_dim": True}, "embed_dim is True"),
     ({"text_layer_norm_eps": -1.0}, r"text_layer_norm_eps is -1\.0"),
-    ({"n_head": 5}, "n_state 32 cannot be divided by n_head 5"),
-    ({"text_num_heads": 5}, "text_hidden_dim 24 cannot be divided by text_num_heads 5"),
-    ({"n_ctx": 15}, "n_ctx is 15; an even number"),
+    ({"n_head": 5}, "n_state is 32: it cannot be divided by n_head, which is 5"),
+    ({"text_num_heads": 5}, "text_hidden_dim is 24: it cannot be divided by text_num_heads, which is 5"),
+    ({"n_ctx": 15}, "n_ctx is 15: an even number"),
     ({"n_layer": 3}, r"tensor audio\.encoder\.blocks\.2\.attn\.query\.weight of shape \[32, 32\] is missing"),
     ({"n_layer": 1}, r"tensor audio\.encoder\.blocks\.1\.\S+ has no place in the network"),
     ({"text_vocab_size": 98}, r"word_embeddings\.weight has shape \[97, 24\], config\.json asks for \[98, 24\]"),
@@ -84,6 +85,18 @@ def test_a_weight_file_that_cannot_be_read_is_named(folder: Path) -> None:
     path.unlink()
     with pytest.raises(CheckpointError, match=r"model\.safetensors does not exist"):
         load_network(folder, CPU)
+
+
+def test_shards_are_found_through_their_index(folder: Path) -> None:
+    whole, tensors = load_network(folder, CPU).state_dict(), stored(folder)
+    (folder / "model.safetensors").unlink()
+    shards = {"a.safetensors": list(tensors)[::2], "b.safetensors": list(tensors)[1::2]}
+    for shard, names in shards.items():
+        save_file({name: tensors[name] for name in names}, folder / shard)
+    index = {"weight_map": {name: shard for shard, names in shards.items() for name in names}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    found = load_network(folder, CPU).state_dict()
+    assert all(torch.equal(found[name], whole[name]) for name in whole)
 
 
 def test_a_value_that_is_not_finite_is_named(folder: Path) -> None:

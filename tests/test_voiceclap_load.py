@@ -3,7 +3,6 @@
 import shutil
 import subprocess
 import sys
-import types
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 
 from scorers.voiceclap import load
 from search import SpeechRequest
+from tests.fake_hub import Hub
 from tests.tiny_voiceclap import CPU, HEADS, SECOND, clip, head_of, noise, small_model
 
 ROOT = Path(__file__).parents[1]
@@ -24,8 +24,8 @@ def folder(tmp_path: Path) -> Path:
 
 OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"query_from": "voice"}, "query_from: 'voice' is not known; allowed are instruction, text"),
-    ({"model": "nowhere"}, "model: 'nowhere' is neither a folder nor a hub id"),
-    ({"model": "/nowhere/at"}, "model: '/nowhere/at' is neither a folder nor a hub id"),
+    ({"model": "nowhere"}, "model: 'nowhere' is no folder that exists, and no hub id either"),
+    ({"model": "/nowhere/at"}, "model: '/nowhere/at' is no folder that exists, and no hub id either"),
     ({"model": 3}, "model: 3 is a int"),
     ({"heads": []}, r"heads: \[\] is not allowed"),
     ({"heads": ["a.pt", 3]}, "heads: .* is not allowed"),
@@ -61,20 +61,12 @@ def test_a_tokenizer_of_another_model_is_noticed(folder: Path) -> None:
         load(CPU, model=str(folder)).head.prepare(SpeechRequest("x", instruction="voice"))
 
 
-def test_a_hub_id_is_fetched_without_code(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hub, asked = types.ModuleType("huggingface_hub"), []
-
-    def snapshot_download(name: str, allow_patterns: list[str]) -> str:
-        asked.append((name, allow_patterns))
-        if name == "some/where":
-            raise OSError("no network")
-        return str(folder)
-
-    hub.snapshot_download = snapshot_download  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
-    load(CPU, model="some/model", heads=HEADS)
-    assert asked == [("some/model", ["config.json", "model.safetensors", "tokenizer.json"])]
-    with pytest.raises(ValueError, match=r"model: 'some/where' is no folder here .* no network"):
+def test_a_hub_id_is_fetched_at_its_revision_without_code(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub, files = Hub(folder, monkeypatch), ["config.json", "model.safetensors", "tokenizer.json"]
+    load(CPU, model="some/model@v2", heads=HEADS)
+    assert hub.calls == [("some/model", {"revision": "v2", "allow_patterns": files})]
+    hub.answer = OSError
+    with pytest.raises(ValueError, match=r"model: 'some/where' is no folder here; .* the hub cannot be reached"):
         load(CPU, model="some/where", heads=HEADS)
 
 

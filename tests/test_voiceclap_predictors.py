@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from scorers.voiceclap.config import CheckpointError
+from codec.checkpoints.errors import CheckpointError
 from scorers.voiceclap.predictors import Predictor, load_predictors
 
 HEADS = Path(__file__).parent / "golden" / "voiceclap_like" / "heads"

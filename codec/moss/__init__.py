@@ -1,7 +1,6 @@
 """MOSS-Audio-Tokenizer (first version, second version and Nano): decoder streams, and an encoder for references."""
 
 from codec.moss.codec import MossCodec, load_moss_codec
-from codec.moss.fields import MossCodecError
 from codec.moss.stream import MossCodecStream
 
-__all__ = ["MossCodec", "MossCodecError", "MossCodecStream", "load_moss_codec"]
+__all__ = ["MossCodec", "MossCodecStream", "load_moss_codec"]

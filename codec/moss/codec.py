@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from codec.checkpoints.errors import CheckpointError
+from codec.checkpoints.tensors import finite
 from codec.moss.config import MossCodecConfig
-from codec.moss.fields import MossCodecError
 from codec.moss.memory import StackMemory
 from codec.moss.network import Fold, Stack, Unfold
 from codec.moss.quantizer import Quantizer
@@ -56,14 +57,14 @@ def load_moss_codec(
         dtype: of the decoder's products; None is what `config.json` says. Everything else is float32.
 
     Raises:
-        MossCodecError: the folder cannot be used; one line that names the file, the field or tensor, and the cure.
+        CheckpointError: the folder cannot be used; one line that names the file, the field or tensor, and the cure.
         ValueError: the device is not there.
     """
     folder, target = Path(folder), device_of(device)
     config = MossCodecConfig.load(folder / "config.json")
     most = config.quantizer.books
     if books is not None and not 1 <= books <= most:
-        raise MossCodecError(
+        raise CheckpointError(
             f"{folder / 'config.json'}: quantizer_kwargs.num_quantizers is {most}, {books} books were asked for: "
             f"give 1 to {most}, or the codec that the voice was trained with"
         )
@@ -76,8 +77,8 @@ def load_moss_codec(
         place = "cpu" if name.startswith("encoder.") else target
         weights[name] = weight.to(place, dtype if products else torch.float32)
         # Looking at the encoder would read half of the file, which most uses never need: `encode` looks at its result.
-        if not name.startswith("encoder.") and not all(bool(end.isfinite()) for end in weights[name].aminmax()):
-            raise MossCodecError(f"{folder}: tensor {name} is not finite in {dtype}: download the codec again")
+        if not name.startswith("encoder.") and not finite(weights[name]):
+            raise CheckpointError(f"{folder}: tensor {name} is not finite in {dtype}: download the codec again")
     network.load_state_dict(weights, assign=True)
     return MossCodec(config, network, books or most, target, dtype)
 
@@ -129,7 +130,7 @@ class MossCodec:
 
         Raises:
             ValueError: the recording is shorter than a frame, or cannot be used.
-            MossCodecError: the encoder's weights are damaged.
+            CheckpointError: the encoder's weights are damaged.
         """
         sound = prepared(pcm, sample_rate, self.sample_rate, self.channels)
         key = hashlib.sha256(sound.contiguous().numpy().tobytes()).digest()
@@ -165,7 +166,9 @@ class MossCodec:
             memory.commit(torch.tensor([len(piece)]))
         hidden = torch.cat(pieces)
         if not bool(hidden.isfinite().all()):
-            raise MossCodecError("encoder: its result is not finite: download the codec again, and check the recording")
+            raise CheckpointError(
+                "encoder: its result is not finite: download the codec again, and check the recording"
+            )
         return hidden
 
     def sound(self, codes: Tensor, steps: Sequence[Step]) -> Tensor:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from codec.moss.fields import Fields, MossCodecError
+from codec.checkpoints.errors import ConfigError
+from codec.checkpoints.fields import Fields
 
 MODEL_TYPES = ("moss-audio-tokenizer", "speech_tokenizer")
 _QUANTIZERS = ("rlfq", "random_prefix_rlfq")  # the second is another training of the same arithmetic
@@ -85,15 +86,15 @@ class MossCodecConfig:
 
     @classmethod
     def load(cls, path: Path) -> MossCodecConfig:
-        """Read a `config.json`; `MossCodecError` names the file, the field, its value and what is needed."""
-        top = Fields.read(path)
-        top.one_of("model_type", MODEL_TYPES)
-        rate, hop = _sample_rate(top), top.integer("downsample_rate")
-        channels = top.integer("number_channels", default=1)
+        """Read a `config.json`; `ConfigError` names the file, the field, its value and what is needed."""
+        top = Fields.read(path, "give a codec folder, with config.json beside its weights")
+        top.one_of("model_type", *MODEL_TYPES)
+        rate, hop = _sample_rate(top), top.size("downsample_rate")
+        channels = top.size("number_channels", default=1)
         if channels > 2:
             raise top.error("number_channels", "1 or 2 is needed")
         if channels == 2:
-            top.one_of("enable_channel_interleave", (True,), default=True)
+            top.one_of("enable_channel_interleave", True, default=True)
         quantizer = _read_quantizer(top)
         reader = _ModuleReader(
             rate=Fraction(rate, hop),
@@ -109,13 +110,13 @@ class MossCodecConfig:
             encoder=reader.encoder(top, ends=quantizer.inputs),
             decoder=reader.decoder(top, begins=quantizer.outputs),
             quantizer=quantizer,
-            compute_dtype=top.one_of("compute_dtype", ("fp32", "bf16"), default="fp32"),
+            compute_dtype=top.one_of("compute_dtype", "fp32", "bf16", default="fp32"),
         )
 
 
 def _sample_rate(top: Fields) -> int:
     names = [name for name in ("sampling_rate", "sample_rate") if top.values.get(name) is not None]
-    rates = {top.integer(name) for name in names or ["sampling_rate"]}
+    rates = {top.size(name) for name in names or ["sampling_rate"]}
     if len(rates) > 1:
         raise top.error("sample_rate", f"sampling_rate is {top.values['sampling_rate']}, and the two must be equal")
     return rates.pop()
@@ -124,25 +125,25 @@ def _sample_rate(top: Fields) -> int:
 def _read_quantizer(top: Fields) -> QuantizerConfig:
     fields = top.nested("quantizer_kwargs")
     if fields.values.get("quantizer_type") is None:
-        top.one_of("quantizer_type", _QUANTIZERS, default="rlfq")
+        top.one_of("quantizer_type", *_QUANTIZERS, default="rlfq")
     else:
-        fields.one_of("quantizer_type", _QUANTIZERS)
-    inputs = fields.integer("input_dim")
+        fields.one_of("quantizer_type", *_QUANTIZERS)
+    inputs = fields.size("input_dim")
     return QuantizerConfig(
         inputs=inputs,
-        width=fields.integer("rvq_dim", default=inputs),
-        outputs=fields.integer("output_dim", default=inputs),
-        books=fields.integer("num_quantizers"),
-        size=fields.integer("codebook_size"),
-        code_width=fields.integer("codebook_dim"),
+        width=fields.size("rvq_dim", default=inputs),
+        outputs=fields.size("output_dim", default=inputs),
+        books=fields.size("num_quantizers"),
+        size=fields.size("codebook_size"),
+        code_width=fields.size("codebook_dim"),
     )
 
 
 def _shared_context(top: Fields) -> float:
     """Seconds seen by modules that do not say: the shortest that any module of the encoder sees."""
-    usual = top.number("causal_transformer_context_duration", default=10.0)
+    usual = top.positive("causal_transformer_context_duration", default=10.0)
     transformers = [part for part in top.objects("encoder_kwargs") if part.values.get("module_type") == "Transformer"]
-    return min([part.number("context_duration", default=usual) for part in transformers], default=usual)
+    return min([part.positive("context_duration", default=usual) for part in transformers], default=usual)
 
 
 @dataclass(frozen=True)
@@ -190,30 +191,30 @@ class _ModuleReader:
     @staticmethod
     def _check_end(top: Fields, name: str, found: Sequence[int], needed: Sequence[int]) -> None:
         if found != needed:
-            raise MossCodecError(
-                f"{top.path}: {name} ends with {found[0]} channels and {found[1]} positions a frame; "
+            raise ConfigError(
+                f"{top.prefix}{name} ends with {found[0]} channels and {found[1]} positions a frame; "
                 f"{needed[0]} and {needed[1]} are needed: config.json is damaged, download it again"
             )
 
     def _module(self, fields: Fields, width: int, steps: int) -> ModuleConfig:
-        if fields.one_of("module_type", ("PatchedPretransform", "Transformer")) == "PatchedPretransform":
-            return PatchConfig(fields.integer("patch_size"))
+        if fields.one_of("module_type", "PatchedPretransform", "Transformer") == "PatchedPretransform":
+            return PatchConfig(fields.size("patch_size"))
         return self._transformer(fields, width, steps)
 
     def _transformer(self, fields: Fields, width: int, steps: int) -> TransformerConfig:
-        fields.one_of("causal", (True,))
-        fields.one_of("norm", ("layer_norm",))
-        fields.one_of("positional_embedding", ("rope",))
-        fields.one_of("gating", ("none",), default="none")
-        fields.number("layer_scale")  # where training started; that there are scales at all is what matters
+        fields.one_of("causal", True)
+        fields.one_of("norm", "layer_norm")
+        fields.one_of("positional_embedding", "rope")
+        fields.one_of("gating", "none", default="none")
+        fields.positive("layer_scale")  # where training started; that there are scales at all is what matters
         module = TransformerConfig(
-            inputs=fields.integer("input_dimension"),
-            outputs=fields.integer("output_dimension"),
-            width=fields.integer("d_model"),
-            heads=fields.integer("num_heads"),
-            layers=fields.integer("num_layers"),
-            feed_forward=fields.integer("dim_feedforward"),
-            max_period=fields.number("max_period", default=10_000.0),
+            inputs=fields.size("input_dimension"),
+            outputs=fields.size("output_dimension"),
+            width=fields.size("d_model"),
+            heads=fields.size("num_heads"),
+            layers=fields.size("num_layers"),
+            feed_forward=fields.size("dim_feedforward"),
+            max_period=fields.positive("max_period", default=10_000.0),
             context=self._context(fields, steps),
             steps=steps,
             bare=self.first_version,
@@ -225,7 +226,7 @@ class _ModuleReader:
         return module
 
     def _context(self, fields: Fields, steps: int) -> int:
-        positions = float(self.rate * steps) * fields.number("context_duration", default=self.seconds)
+        positions = float(self.rate * steps) * fields.positive("context_duration", default=self.seconds)
         context = int(positions) if self.first_version else round(positions)
         if context < 1:
             raise fields.error("context_duration", "it must be long enough for one position of this module")

@@ -6,7 +6,7 @@ Weights are data here: no code from a checkpoint is run. It does not know what t
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +15,11 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from codec.checkpoints.errors import CheckpointError
+from codec.checkpoints.tensors import WEIGHTS, StoredTensor, check_names, open_tensors
 from engine.moss.config import MossConfig
 from engine.moss.lora import Adapter
 from engine.moss.network import MossNetwork
-from engine.moss.weights import DOWNLOAD, WEIGHTS, CheckpointError, StoredTensor, open_tensors, others
-
-__all__ = ["CheckpointError", "check_names", "load_network", "read_tied", "save_network", "tied_names"]
 
 
 def load_network(
@@ -46,9 +45,9 @@ def load_network(
     parted = {head for head, embedding in pairs.items() if adapter and adapter.changes(head, embedding)}
     with torch.device("meta"):
         network = MossNetwork(replace(written, tied=False) if parted else written)
-    expected = network.state_dict()
+    expected = {name: list(weight.shape) for name, weight in network.state_dict().items()}
     if adapter:
-        adapter.check({name: list(weight.shape) for name, weight in expected.items()})
+        adapter.check(expected)
     aliases = {head: embedding for head, embedding in pairs.items() if written.tied and head not in parted}
     weights: dict[str, Tensor] = {}
     with ExitStack() as open_files:
@@ -56,7 +55,7 @@ def load_network(
         twins = {**pairs, **{embedding: head for head, embedding in pairs.items()}} if written.tied else {}
         check_names(folder, expected, stored, twins)
         for name in expected.keys() - aliases.keys():
-            weight = read_tied(folder, name, expected[name].shape, stored, twins).to(device)
+            weight = read_tied(folder, name, expected[name], stored, twins).to(device)
             weights[name] = (adapter.merged(name, weight) if adapter else weight).to(dtype)
     network.load_state_dict(weights | {head: weights[embedding] for head, embedding in aliases.items()}, assign=True)
     network.tie()
@@ -86,26 +85,8 @@ def tied_names(config: MossConfig) -> list[tuple[str, str]]:
     return [("text_lm_head.weight", "transformer.embed_tokens.weight"), *audio]
 
 
-def check_names(
-    folder: Path, expected: Mapping[str, Tensor], stored: Mapping[str, StoredTensor], twins: Mapping[str, str]
-) -> None:
-    """Raise `CheckpointError` unless what is expected is stored, under its own name or its twin's, and no more."""
-    missing = [name for name in expected if name not in stored and twins.get(name) not in stored]
-    if missing:
-        raise CheckpointError(
-            f"{folder}: tensor {missing[0]} of shape {list(expected[missing[0]].shape)} is missing"
-            f"{others(missing)}: {DOWNLOAD}, every shard of it"
-        )
-    surplus = [name for name in stored if name not in expected]
-    if surplus:
-        raise CheckpointError(
-            f"{stored[surplus[0]].path}: tensor {surplus[0]}{others(surplus)} has no place in the network that "
-            "config.json describes: the two files belong to different checkpoints"
-        )
-
-
 def read_tied(
-    folder: Path, name: str, shape: torch.Size, stored: Mapping[str, StoredTensor], twins: Mapping[str, str]
+    folder: Path, name: str, shape: Sequence[int], stored: Mapping[str, StoredTensor], twins: Mapping[str, str]
 ) -> Tensor:
     """A tensor under its own name or its twin's; two copies of a tied one must be equal."""
     twin = twins.get(name, name)

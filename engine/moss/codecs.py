@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from codec.checkpoints.errors import ConfigError
+from codec.checkpoints.hub import located
 from engine.moss.config import MossConfig
-from engine.moss.fields import ConfigError
-from engine.moss.hub import located
 
 BESIDE = ("codec", "audio_tokenizer")
 """Folders inside a checkpoint's folder that may hold its codec."""

@@ -6,13 +6,13 @@ It does not know the weights, nor which codec the frame codes belong to.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from engine.moss.fields import ConfigError, Fields
+from codec.checkpoints.errors import ConfigError
+from codec.checkpoints.fields import Fields
 
 MODEL_TYPE = "moss_tts_local"
 TEXT_HEAD_MODES = ("binary", "full_vocab")
@@ -113,37 +113,28 @@ class MossConfig:
     @classmethod
     def load(cls, path: Path) -> Self:
         """Read a `config.json`; every problem is a `ConfigError` that names the file and the field."""
+        fields = Fields.read(path, "a checkpoint folder needs config.json beside its weights")
         try:
-            raw = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise ConfigError(
-                f"{path} does not exist: a checkpoint folder needs config.json beside its weights"
-            ) from None
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path} is not valid JSON ({error}): download it again") from None
-        try:
-            return cls.from_json(raw)
+            return cls.from_json(fields.values)
         except ConfigError as error:
             raise ConfigError(f"{path}: {error}") from None
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
         """Build from the parsed JSON object; unknown fields are ignored, unimplemented values raise `ConfigError`."""
-        if not isinstance(raw, Mapping):
-            raise ConfigError(f"a {type(raw).__name__} is no configuration: an object is needed")
-        top = Fields(raw, "")
-        top.require("model_type", MODEL_TYPE)
+        top = Fields(raw)
+        top.one_of("model_type", MODEL_TYPE)
         tied = top.flag("tie_word_embeddings", default=True)
         backbone = _read_backbone(_backbone_fields(raw), tied)
-        top.require("hidden_size", backbone.hidden, default=backbone.hidden)
-        top.require("local_hidden_size", backbone.hidden, default=backbone.hidden)
+        top.one_of("hidden_size", backbone.hidden, default=backbone.hidden)
+        top.one_of("local_hidden_size", backbone.hidden, default=backbone.hidden)
         books = top.integer("n_vq")
         sizes = top.integers("audio_codebook_sizes", default=[top.integer("audio_vocab_size")] * books)
         if len(sizes) != books:
             raise ConfigError(f"audio_codebook_sizes has {len(sizes)} entries, n_vq says {books}")
         return cls(
             backbone=backbone,
-            local=_read_local(top, Fields(top.mapping("gpt2_config"), "gpt2_config."), backbone.hidden, books),
+            local=_read_local(top, top.nested("gpt2_config"), backbone.hidden, books),
             ids=_read_ids(top),
             codebook_sizes=tuple(sizes),
             audio_pad=top.first_integer("audio_pad_token_id", "audio_pad_code"),
@@ -213,15 +204,15 @@ def _backbone_fields(raw: Mapping[str, Any]) -> Fields:
     if len(copies) == 2 and copies["qwen3_config"] != copies["language_config"]:
         raise ConfigError("qwen3_config and language_config differ: they must be copies of each other")
     name = "language_config" if "language_config" in copies and "qwen3_config" not in copies else "qwen3_config"
-    return Fields(Fields(raw, "").mapping(name), f"{name}.")
+    return Fields(raw).nested(name)
 
 
 def _read_backbone(fields: Fields, tied: bool) -> GlobalConfig:
-    fields.require("hidden_act", "silu", default="silu")
-    fields.require("attention_bias", False, default=False)
-    fields.require("use_sliding_window", False, default=False)
+    fields.one_of("hidden_act", "silu", default="silu")
+    fields.one_of("attention_bias", False, default=False)
+    fields.one_of("use_sliding_window", False, default=False)
     if tied:  # the whole checkpoint's word counts: the backbone by itself has no head to tie
-        fields.require("tie_word_embeddings", True, default=True)
+        fields.one_of("tie_word_embeddings", True, default=True)
     layers = fields.integer("num_hidden_layers")
     kinds = fields.values.get("layer_types") or []
     if any(kind != "full_attention" for kind in kinds):
@@ -245,9 +236,9 @@ def _read_rope_theta(fields: Fields) -> float:
     for name in ("rope_parameters", "rope_scaling"):
         if fields.values.get(name) is None:
             continue
-        rotary = Fields(fields.mapping(name), f"{fields.prefix}{name}.")
-        rotary.require("rope_type", "default", default=rotary.values.get("type", "default"))
-        rotary.require("partial_rotary_factor", 1.0, default=1.0)
+        rotary = fields.nested(name)
+        rotary.one_of("rope_type", "default", default=rotary.values.get("type", "default"))
+        rotary.one_of("partial_rotary_factor", 1.0, default=1.0)
         if rotary.values.get("rope_theta") is not None:
             thetas.append(rotary.positive("rope_theta"))
     if len(set(thetas)) > 1:
@@ -256,11 +247,11 @@ def _read_rope_theta(fields: Fields) -> float:
 
 
 def _read_local(top: Fields, fields: Fields, hidden: int, books: int) -> LocalConfig:
-    fields.require("n_embd", hidden)
-    fields.require("activation_function", "silu")
-    fields.require("position_embedding_type", "rope")
-    fields.require("scale_attn_weights", True, default=True)
-    fields.require("scale_attn_by_inverse_layer_idx", False, default=False)
+    fields.one_of("n_embd", hidden)
+    fields.one_of("activation_function", "silu")
+    fields.one_of("position_embedding_type", "rope")
+    fields.one_of("scale_attn_weights", True, default=True)
+    fields.one_of("scale_attn_by_inverse_layer_idx", False, default=False)
     positions = fields.integer("n_positions", default=books + 1)
     if positions < books:
         raise ConfigError(f"{fields.prefix}n_positions is {positions}: n_vq = {books} depth positions are needed")

@@ -6,7 +6,6 @@ under rank stabilisation. It knows names and shapes; it does not know what the w
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -15,8 +14,9 @@ from pathlib import Path
 
 from torch import Tensor
 
-from engine.moss.fields import ConfigError, Fields
-from engine.moss.weights import CheckpointError, open_file
+from codec.checkpoints.errors import CheckpointError, ConfigError
+from codec.checkpoints.fields import Fields
+from codec.checkpoints.tensors import open_file
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
@@ -139,23 +139,17 @@ def find_adapter(folder: Path) -> Path | None:
 
 
 def _read_config(path: Path) -> Fields:
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid JSON ({error}): download it again") from None
-    if not isinstance(raw, Mapping):
-        raise ConfigError(f"{path}: a {type(raw).__name__} is no configuration: an object is needed")
-    fields = Fields(raw, f"{path}: ")
-    fields.require("peft_type", "LORA")
-    fields.require("bias", "none", default="none")
-    if raw.get("init_lora_weights") not in _PLAIN_STARTS:
+    fields = Fields.read(path, "an adapter needs it beside its weights")
+    fields.one_of("peft_type", "LORA")
+    fields.one_of("bias", "none", default="none")
+    if fields.values.get("init_lora_weights") not in _PLAIN_STARTS:
         raise ConfigError(
-            f"{path}: init_lora_weights is {raw['init_lora_weights']!r}, which also changed the base weights: "
-            "convert the adapter to a plain one when saving it"
+            f"{path}: init_lora_weights is {fields.values['init_lora_weights']!r}, which also changed the base "
+            "weights: convert the adapter to a plain one when saving it"
         )
-    for name, value in raw.items():
+    for name, value in fields.values.items():
         if value and name not in _WITHOUT_EFFECT and name != "bias":
-            raise ConfigError(f"{path}: {name} is {value!r}: not implemented; merge the adapter with PEFT instead")
+            raise fields.error(name, "not implemented; merge the adapter with PEFT instead")
     return fields
 
 
@@ -175,5 +169,5 @@ def _factors(folder: Path, config: Fields, module: str, parts: Mapping[str, Tens
 
 def _by_pattern(config: Fields, field: str, module: str) -> list[float]:
     """Values that the config sets apart for modules whose name ends in a pattern, in the order of the file."""
-    patterns = Fields(config.mapping(field, default={}), f"{config.prefix}{field}.")
+    patterns = config.nested(field, default={})
     return [patterns.positive(name) for name in patterns.values if re.fullmatch(rf"(.*\.)?({name})", module)]

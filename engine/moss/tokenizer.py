@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from codec.checkpoints.errors import DOWNLOAD, CheckpointError
 from engine.moss.packing import Tokenize
-from engine.moss.weights import DOWNLOAD, CheckpointError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

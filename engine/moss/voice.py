@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from codec.checkpoints.errors import ConfigError
 from engine.moss.checkpoint import load_network
 from engine.moss.codecs import check_codec
 from engine.moss.config import MossConfig
 from engine.moss.engine import MossEngine
-from engine.moss.fields import ConfigError
 from engine.moss.lora import Adapter
 from engine.moss.references import Recording
 from engine.moss.text import MossPrompt

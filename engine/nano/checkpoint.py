@@ -13,14 +13,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from engine.moss.checkpoint import check_names, read_tied
-from engine.moss.weights import DOWNLOAD, INDEX, WEIGHTS, CheckpointError, StoredTensor, open_tensors
+from codec.checkpoints.errors import DOWNLOAD, CheckpointError
+from codec.checkpoints.tensors import INDEX, WEIGHTS, StoredTensor, check_names, open_tensors
+from engine.moss.checkpoint import read_tied
 from engine.nano.config import NanoConfig
 from engine.nano.network import NanoNetwork
 
 RELEASED = "pytorch_model.bin"
 _UNUSED = ("local_transformer.wte.weight",)  # the class that the released depth decoder derives from has one
-_DTYPES = {torch.float16: "F16", torch.bfloat16: "BF16", torch.float32: "F32"}
+_DTYPES = {torch.float16: "F16", torch.bfloat16: "BF16", torch.float32: "F32", torch.float64: "F64"}
 
 
 def load_network(
@@ -39,7 +40,8 @@ def load_network(
     config = NanoConfig.load(folder / "config.json")
     with torch.device("meta"):
         network = NanoNetwork(config, spoken_books)
-    expected, heads = network.state_dict(), dict(tied_names(config)) if config.tied else {}
+    expected = {name: list(weight.shape) for name, weight in network.state_dict().items()}
+    heads = dict(tied_names(config)) if config.tied else {}
     twins = {**heads, **{embedding: head for head, embedding in heads.items()}}
     with ExitStack() as open_files:
         stored = _open(folder, open_files)
@@ -47,7 +49,7 @@ def load_network(
             stored.pop(name, None)
         check_names(folder, expected, stored, twins)
         weights = {
-            name: read_tied(folder, name, expected[name].shape, stored, twins).to(device=device, dtype=dtype)
+            name: read_tied(folder, name, expected[name], stored, twins).to(device=device, dtype=dtype)
             for name in expected
             if name not in heads
         }

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from codec.checkpoints.errors import ConfigError
+from codec.checkpoints.fields import Fields
 from engine.moss.config import GlobalConfig, LocalConfig, MossConfig, SpecialIds
-from engine.moss.fields import ConfigError, Fields
 
 MODEL_TYPE = "moss_tts_nano"
 ARCHITECTURE = "global_local_transformer"
@@ -32,12 +33,10 @@ class NanoConfig(MossConfig):
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
         """Build from the parsed JSON object; unknown fields are ignored, unimplemented values raise `ConfigError`."""
-        if not isinstance(raw, Mapping):
-            raise ConfigError(f"a {type(raw).__name__} is no configuration: an object is needed")
-        top = Fields(raw, "")
-        top.require("model_type", MODEL_TYPE)
-        top.require("model_architecture", ARCHITECTURE, default=ARCHITECTURE)
-        backbone = _read_backbone(Fields(top.mapping("gpt2_config"), "gpt2_config."))
+        top = Fields(raw)
+        top.one_of("model_type", MODEL_TYPE)
+        top.one_of("model_architecture", ARCHITECTURE, default=ARCHITECTURE)
+        backbone = _read_backbone(top.nested("gpt2_config"))
         return cls(
             backbone=backbone,
             local=LocalConfig(
@@ -94,11 +93,11 @@ class NanoConfig(MossConfig):
 
 
 def _read_backbone(fields: Fields) -> GlobalConfig:
-    fields.require("activation_function", "gelu_new")
-    fields.require("position_embedding_type", "rope")
-    fields.require("scale_attn_weights", True, default=True)
-    fields.require("scale_attn_by_inverse_layer_idx", False, default=False)
-    fields.require("add_cross_attention", False, default=False)
+    fields.one_of("activation_function", "gelu_new")
+    fields.one_of("position_embedding_type", "rope")
+    fields.one_of("scale_attn_weights", True, default=True)
+    fields.one_of("scale_attn_by_inverse_layer_idx", False, default=False)
+    fields.one_of("add_cross_attention", False, default=False)
     hidden, heads = fields.integer("n_embd"), fields.integer("n_head")
     if heads < 1 or hidden % heads:
         raise ConfigError(f"{fields.prefix}n_embd is {hidden}, which n_head = {heads} does not divide")

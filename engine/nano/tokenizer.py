@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from codec.checkpoints.errors import DOWNLOAD, CheckpointError
 from engine.moss.packing import Tokenize
-from engine.moss.weights import DOWNLOAD, CheckpointError
 
 MODEL = "tokenizer.model"
 

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from codec.checkpoints.errors import ConfigError
 from engine.moss.engine import MossEngine
-from engine.moss.fields import ConfigError
 from engine.moss.references import Recording
 from engine.moss.voice import EncodingCodec
 from engine.nano.checkpoint import load_network

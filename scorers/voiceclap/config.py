@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
+from codec.checkpoints.errors import ConfigError
+from codec.checkpoints.fields import Fields
 
-class CheckpointError(ValueError):
-    """A file of the model or of a predictor is missing, damaged, or does not belong to the others."""
+MODELS = "VoiceCLAP-small and -commercial"
 
 
 @dataclass(frozen=True)
@@ -45,38 +45,28 @@ class VoiceClapConfig:
         """Read and check; unknown fields are left alone.
 
         Raises:
-            CheckpointError: there is no such file, it is no JSON object, or a field is missing or out of range.
+            ConfigError: there is no such file, it is no JSON object, or a field is missing or out of range.
         """
+        fields = Fields.read(path, "a model folder needs it beside its weights")
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise CheckpointError(f"{path} does not exist: a model folder needs it beside model.safetensors") from None
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise CheckpointError(f"{path} cannot be read as JSON ({error}): download it again") from None
-        if not isinstance(values, dict):
-            raise CheckpointError(f"{path} holds a {type(values).__name__}: an object with sizes is needed")
-        return cls._from(values, path)
+            config = cls._from(fields)
+        except ConfigError as error:
+            raise ConfigError(f"{error}. Only the architecture of {MODELS} is implemented") from None
+        for width, parts in (("n_state", "n_head"), ("text_hidden_dim", "text_num_heads")):
+            if getattr(config, width) % getattr(config, parts):
+                raise fields.error(width, f"it cannot be divided by {parts}, which is {getattr(config, parts)}")
+        for name in ("n_ctx", "n_state"):
+            if getattr(config, name) % 2:
+                raise fields.error(name, "an even number is needed")
+        return config
 
     @classmethod
-    def _from(cls, values: dict[str, Any], path: Path) -> Self:
-        defaults = {"text_layer_norm_eps": 1e-12}
-        read: dict[str, Any] = {}
-        for name in cls.__dataclass_fields__:
-            if name == "text_proj_hidden":
-                defaults[name] = (read["text_hidden_dim"] + read["embed_dim"]) // 2
-            value = values.get(name, defaults.get(name))
-            kind = float if name == "text_layer_norm_eps" else int
-            if type(value) is not kind or value <= 0:
-                found = "is missing" if value is None else f"is {value!r}"
-                raise CheckpointError(
-                    f"{path}: {name} {found}; a number above 0 is needed. Only the architecture of VoiceCLAP-small "
-                    "and -commercial is implemented"
-                )
-            read[name] = value
-        for width, parts in (("n_state", "n_head"), ("text_hidden_dim", "text_num_heads")):
-            if read[width] % read[parts]:
-                raise CheckpointError(f"{path}: {width} {read[width]} cannot be divided by {parts} {read[parts]}")
-        for name in ("n_ctx", "n_state"):
-            if read[name] % 2:
-                raise CheckpointError(f"{path}: {name} is {read[name]}; an even number is needed")
-        return cls(**read)
+    def _from(cls, fields: Fields) -> Self:
+        derived = ("text_layer_norm_eps", "text_proj_hidden")
+        sizes = {name: fields.size(name) for name in cls.__dataclass_fields__ if name not in derived}
+        halfway = (sizes["text_hidden_dim"] + sizes["embed_dim"]) // 2
+        return cls(
+            **sizes,
+            text_layer_norm_eps=fields.positive("text_layer_norm_eps", default=1e-12),
+            text_proj_hidden=fields.size("text_proj_hidden", default=halfway),
+        )

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,14 +21,14 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from safetensors import safe_open
 from torch import Tensor
 
-from scorers.voiceclap.config import CheckpointError
-from scorers.voiceclap.weights import WEIGHTS, read_tensors
+from codec.checkpoints.errors import CheckpointError
+from codec.checkpoints.tensors import WEIGHTS, open_file, read_metadata
 
 KINDS = (".pt", ".safetensors")
 _LAYERS = ("f1.weight", "f1.bias", "f2.weight", "f2.bias")
+_PARTS = ("mu", "sd", *_LAYERS)
 _SMALLEST_SPREAD = 1e-6
 # LAION's file names of the two predictors that rewards are made of, and where their scales end.
 _NAMES = {
@@ -134,7 +135,7 @@ def _read(path: Path, name: str, width: int) -> Predictor:
 
 
 def _checked(path: Path, tensors: dict[str, Tensor], width: int) -> dict[str, Tensor]:
-    missing = [name for name in ("mu", "sd", *_LAYERS) if name not in tensors]
+    missing = [name for name in _PARTS if name not in tensors]
     if missing:
         raise CheckpointError(
             f"{path}: {missing[0]} is missing; a predictor has mu, sd, {', '.join(_LAYERS)}: this is another file"
@@ -157,11 +158,11 @@ def _checked(path: Path, tensors: dict[str, Tensor], width: int) -> dict[str, Te
 
 
 def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    tensors = read_tensors(path)
-    with safe_open(str(path), framework="pt") as file:
-        text = (file.metadata() or {}).get("levels", "null")
+    with ExitStack() as open_files:
+        stored = open_file(path, open_files)
+        tensors = {name: stored[name].read(stored[name].shape).float() for name in _PARTS if name in stored}
     try:
-        return tensors, _levels(path, json.loads(text))
+        return tensors, _levels(path, json.loads(read_metadata(path).get("levels", "null")))
     except json.JSONDecodeError as error:
         raise CheckpointError(f"{path}: levels in its metadata is no JSON ({error})") from None
 

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from scorers.voiceclap.config import CheckpointError
+from codec.checkpoints.errors import CheckpointError
 from scorers.voiceclap.network import VoiceClap
 from search.request import SpeechRequest
 

@@ -16,14 +16,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from codec.checkpoints.errors import CheckpointError
+from codec.checkpoints.hub import located
+from codec.checkpoints.tensors import WEIGHTS
 from scorers.heads import Clip, Judgement, Term
 from scorers.rereader import Rereader
-from scorers.voiceclap.config import CheckpointError, VoiceClapConfig
+from scorers.voiceclap.config import VoiceClapConfig
 from scorers.voiceclap.features import SAMPLE_RATE, fitted
 from scorers.voiceclap.network import VoiceClap
 from scorers.voiceclap.predictors import Predictor, load_predictors
 from scorers.voiceclap.query import QUERY_FIELDS, TOKENIZER, Encode, Query, QueryField, load_tokenizer, query_of
-from scorers.voiceclap.weights import WEIGHTS, load_network
+from scorers.voiceclap.weights import load_network
 from search.request import SpeechRequest
 
 _BATCH = 8  # clips in one pass of an accelerator; 30 s of each are held
@@ -163,20 +166,10 @@ def _check_kinds(model: object, heads: object, mean: object) -> None:
 
 
 def _folder(model: str) -> Path:
-    """The folder itself, or a hub repository's copy on this machine, fetched where it is not there yet."""
-    folder = Path(model).expanduser()
-    if folder.is_dir():
-        return folder
-    if folder.is_absolute() or model.startswith(".") or model.count("/") != 1:
-        raise ValueError(f"model: {model!r} is neither a folder nor a hub id such as 'laion/voiceclap-commercial'")
-    from huggingface_hub import snapshot_download
-
     try:
-        return Path(snapshot_download(model, allow_patterns=["config.json", WEIGHTS, TOKENIZER]))
-    except (OSError, ValueError) as error:
-        raise ValueError(
-            f"model: {model!r} is no folder here and could not be fetched from the hub: {error}"
-        ) from error
+        return located(model, ("config.json", WEIGHTS, TOKENIZER))
+    except ValueError as error:
+        raise ValueError(f"model: {error}") from None
 
 
 def _mean(path: Path, width: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Reads a VoiceCLAP model folder: `config.json` beside `model.safetensors`. No code of a checkpoint is run.
+"""Reads a VoiceCLAP model folder: `config.json` beside safetensors files. No code of a checkpoint is run.
 
 Names of tensors are open_clip's (`audio.encoder.*`, `audio.proj.*`, `text.transformer.*`, `text.proj.*`). What stands
 before the encoder and the BERT may differ, as wrappers make it do, and so may the way a projection is attached
@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from scorers.voiceclap.config import CheckpointError, VoiceClapConfig
+from codec.checkpoints.errors import CheckpointError
+from codec.checkpoints.tensors import StoredTensor, open_tensors
+from scorers.voiceclap.config import MODELS, VoiceClapConfig
 from scorers.voiceclap.features import BINS, Scale, mel_filters, scale_of
 from scorers.voiceclap.network import VoiceClap
 
-WEIGHTS = "model.safetensors"
 _LOG = logging.getLogger(__name__)
 _AUDIO_MARK, _TEXT_MARK = "conv1.weight", "embeddings.word_embeddings.weight"
 _PROJECTION = re.compile(r"(?:.*\.)?(audio|text)[._]proj\w*\.([02]\.(?:weight|bias))")
@@ -38,45 +40,34 @@ def load_network(folder: Path, device: torch.device) -> VoiceClap:
             not finite; the message names it.
     """
     config = VoiceClapConfig.load(folder / "config.json")
-    path = folder / WEIGHTS
-    stored = read_tensors(path)
-    filters = _mel_filters(path, config, stored)
-    weights = _named_as_ours(stored)
-    with torch.device("meta"):
-        network = VoiceClap(config, biased_audio_projection="audio.proj.0.bias" in weights)
-    _check(path, network.state_dict(), weights)
+    with ExitStack() as open_files:
+        stored = open_tensors(folder, open_files)
+        filters = _mel_filters(folder, config, stored)
+        named = _named_as_ours(stored)
+        with torch.device("meta"):
+            network = VoiceClap(config, biased_audio_projection="audio.proj.0.bias" in named)
+        expected = network.state_dict()
+        _check_names(folder, expected, named)
+        weights = {name: named[name].read(place.shape).float() for name, place in expected.items()}
     network.load_state_dict(weights, assign=True)
     network.mel_filters = filters
     return network.requires_grad_(False).eval().to(device)
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """All tensors of a safetensors file, as float32 on the CPU; `CheckpointError` names what is wrong with one."""
-    try:
-        with safe_open(str(path), framework="pt") as file:
-            stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except FileNotFoundError:
-        raise CheckpointError(f"{path} does not exist: download it again") from None
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path} is truncated or not a safetensors file ({error}): download it again") from None
-    for name, tensor in stored.items():
-        if not bool(tensor.isfinite().all()):
-            raise CheckpointError(f"{path}: {name} holds values that are not finite: download it again")
-    return {name: tensor.float() for name, tensor in stored.items()}
-
-
-def _mel_filters(path: Path, config: VoiceClapConfig, stored: dict[str, Tensor]) -> Tensor:
+def _mel_filters(folder: Path, config: VoiceClapConfig, stored: dict[str, StoredTensor]) -> Tensor:
     """Take the stored filters [n_mels, 201] out of the tensors; nothing else in a checkpoint has their shape."""
-    shape = (config.n_mels, BINS)
-    names = [name for name, tensor in stored.items() if tuple(tensor.shape) in (shape, shape[::-1])]
-    if len(names) > 1:
-        raise CheckpointError(f"{path}: {names[0]} and {names[1]} both look like mel filters: keep one of them")
-    if not names:
-        _LOG.info("%s stores no mel filters: those of the HTK scale are used, as in training", path)
+    shape = [config.n_mels, BINS]
+    found = [tensor for tensor in stored.values() if tensor.shape in (shape, shape[::-1])]
+    if len(found) > 1:
+        raise CheckpointError(
+            f"{found[0].path}: {found[0].name} and {found[1].name} both look like mel filters: keep one of them"
+        )
+    if not found:
+        _LOG.info("%s stores no mel filters: those of the HTK scale are used, as in training", folder)
         return mel_filters("htk", config.n_mels)
-    tensor = stored.pop(names[0])
-    filters = tensor if tuple(tensor.shape) == shape else tensor.T.contiguous()
-    _report_scale(path, names[0], scale_of(filters))
+    tensor = stored.pop(found[0].name).read(found[0].shape).float()
+    filters = tensor if found[0].shape == shape else tensor.T.contiguous()
+    _report_scale(found[0].path, found[0].name, scale_of(filters))
     return filters
 
 
@@ -88,7 +79,7 @@ def _report_scale(path: Path, name: str, scale: Scale | None) -> None:
         _LOG.warning("%s: the mel filters in %s are %s; HTK was expected. They are used as they are", path, name, found)
 
 
-def _named_as_ours(stored: dict[str, Tensor]) -> dict[str, Tensor]:
+def _named_as_ours(stored: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
     """The tensors that the network may need, under its names; others keep the name that they have."""
     roots = {
         name.removesuffix(mark): ours
@@ -96,7 +87,7 @@ def _named_as_ours(stored: dict[str, Tensor]) -> dict[str, Tensor]:
         for name in stored
         if name.endswith(f".{mark}")
     }
-    named: dict[str, Tensor] = {}
+    named: dict[str, StoredTensor] = {}
     for name, tensor in stored.items():
         if _UNUSED.fullmatch(name):
             continue
@@ -111,22 +102,17 @@ def _named_as_ours(stored: dict[str, Tensor]) -> dict[str, Tensor]:
     return named
 
 
-def _check(path: Path, expected: dict[str, Tensor], weights: dict[str, Tensor]) -> None:
-    surplus = [name for name in weights if name not in expected]
-    for name, place in expected.items():
-        if name not in weights:
-            left = f"; found no place for {', '.join(surplus[:5])}" if surplus else ""
-            raise CheckpointError(
-                f"{path}: tensor {name} of shape {list(place.shape)} is missing{left}. Download the file again, or "
-                "rename its tensors if it comes from another program"
-            )
-        if weights[name].shape != place.shape:
-            raise CheckpointError(
-                f"{path}: {name} has shape {list(weights[name].shape)}, config.json asks for {list(place.shape)}: "
-                "the two files belong to different checkpoints"
-            )
+def _check_names(folder: Path, expected: Mapping[str, Tensor], named: Mapping[str, StoredTensor]) -> None:
+    missing = [name for name in expected if name not in named]
+    surplus = [tensor for name, tensor in named.items() if name not in expected]
+    if missing:
+        left = f"; found no place for {', '.join(tensor.name for tensor in surplus[:5])}" if surplus else ""
+        raise CheckpointError(
+            f"{folder}: tensor {missing[0]} of shape {list(expected[missing[0]].shape)} is missing{left}. Download the "
+            "weights again, or rename their tensors if they come from another program"
+        )
     if surplus:
         raise CheckpointError(
-            f"{path}: tensor {surplus[0]} has no place in the network that config.json describes: the file is of "
-            "another architecture than VoiceCLAP-small and -commercial"
+            f"{surplus[0].path}: tensor {surplus[0].name} has no place in the network that config.json describes: the "
+            f"file is of another architecture than {MODELS}"
         )

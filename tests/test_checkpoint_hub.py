@@ -5,52 +5,18 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
-from engine.moss.hub import FILES, located
+from codec.checkpoints.hub import FILES, located
+from tests.fake_hub import GatedRepoError, Hub, RepositoryNotFoundError, RevisionNotFoundError
 
 ROOT = Path(__file__).parents[1]
 
 
-class Hub:
-    """Stands in for the package: remembers the call, gives a folder or raises."""
-
-    def __init__(self, answer: Path | type[Exception]) -> None:
-        self.answer = answer
-        self.calls: list[tuple[str, dict[str, Any]]] = []
-
-    def snapshot_download(self, name: str, **options: Any) -> str:
-        self.calls.append((name, options))
-        if isinstance(self.answer, Path):
-            return str(self.answer)
-        raise self.answer("a long message\nof several lines")
-
-
-class RepositoryNotFoundError(Exception): ...
-
-
-class GatedRepoError(RepositoryNotFoundError): ...
-
-
-class RevisionNotFoundError(Exception): ...
-
-
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path | type[Exception]], Hub]:
-    def installed(answer: Path | type[Exception]) -> Hub:
-        hub = Hub(answer)
-        package, errors = ModuleType("huggingface_hub"), ModuleType("huggingface_hub.errors")
-        package.snapshot_download = hub.snapshot_download  # type: ignore[attr-defined]
-        for kind in (RepositoryNotFoundError, GatedRepoError, RevisionNotFoundError):
-            setattr(errors, kind.__name__, kind)
-        monkeypatch.setitem(sys.modules, "huggingface_hub", package)
-        monkeypatch.setitem(sys.modules, "huggingface_hub.errors", errors)
-        return hub
-
-    return installed
+    return lambda answer: Hub(answer, monkeypatch)
 
 
 def test_a_folder_needs_no_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +88,7 @@ def test_a_snapshot_in_the_cache_is_found_offline(tmp_path: Path) -> None:
     environment.pop("HF_HUB_CACHE", None)
     code = """
 import sys
-from engine.moss.hub import located
+from codec.checkpoints.hub import located
 try:
     print(located(sys.argv[1]))
 except ValueError as error:
