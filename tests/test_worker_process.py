@@ -209,7 +209,7 @@ def test_a_search_whose_head_dies_keeps_what_was_committed(away: InProcess) -> N
 
 
 PROGRAM = """
-import signal, threading
+import sys
 from scorers.worker import InProcess
 from tests.test_worker_process import who
 from tests.troubled import hear, load, opened
@@ -217,7 +217,7 @@ from tests.troubled import hear, load, opened
 head = InProcess(load)  # with no guard of the main file: it must not run again in the child
 print(who(head)["pid"], flush=True)
 try:
-    signal.pause()
+    sys.stdin.read()  # which ends when whoever tests this does
 except KeyboardInterrupt:
     print(who(head)["pid"], flush=True)
 stream = opened(head, "hang at score 1")
@@ -235,6 +235,7 @@ def test_ctrl_c_is_the_parents_and_no_child_outlives_it(tmp_path: Path) -> None:
     program = subprocess.Popen(
         [sys.executable, str(script)],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
