@@ -13,6 +13,12 @@ from experiments.statistics.metrics import Metric
 from experiments.statistics.pairing import Grid
 from experiments.statistics.selection import Optimism
 
+_HELD_AGAINST = {
+    "baseline": "against {baseline}",
+    "doubling": "per doubling of N",
+    "control": "against choosing at random",
+}
+
 
 def headlines(
     metrics: Sequence[Metric], effects: Sequence[Effect], optimisms: Sequence[Optimism], baseline: str
@@ -22,9 +28,9 @@ def headlines(
     for metric in metrics:
         mine = [one for one in effects if one.metric == metric.name]
         if metric.tested:
-            found += _compared(metric, [one for one in mine if one.kind == "baseline"], baseline)
-            found += [one.sentence for one in mine if one.kind == "doubling" and one.p_wilcoxon is not None]
-            found += _compared(metric, [one for one in mine if one.kind == "control"], "choosing at random")
+            for kind, what in _HELD_AGAINST.items():
+                start = f"{metric.name} {what.format(baseline=baseline)}: "
+                found += _compared(start, [one for one in mine if one.kind == kind])
         elif metric.source == "reward":
             found += [f"{one.sentence}; it was selected for, so this is no evidence" for one in _largest(mine)]
     for judge in dict.fromkeys(one.judge for one in optimisms):
@@ -59,11 +65,10 @@ def warnings(grid: Grid, metrics: Sequence[Metric], own_judges: Sequence[str]) -
     return found
 
 
-def _compared(metric: Metric, effects: Sequence[Effect], against: str) -> list[str]:
-    """One sentence for all comparisons of a metric with one thing: how many are shown, and the largest."""
+def _compared(start: str, effects: Sequence[Effect]) -> list[str]:
+    """A sentence for all effects of one kind: how many are shown, and the largest; one for each direction."""
     if not effects:
         return []
-    start = f"{metric.name} against {against}: "
     judged = [one for one in effects if one.p_wilcoxon is not None]
     if not judged:
         return [f"{start}cannot be judged by {many(max(one.prompts for one in effects), 'prompt')}"]

@@ -21,7 +21,7 @@ class Point:
     """One configuration.
 
     Attributes:
-        beaten_by: one that costs no more and is no worse, and better in one of them; empty on the frontier.
+        beaten_by: one on the frontier that costs no more and is no worse; empty for those on it.
     """
 
     configuration: str
@@ -68,13 +68,14 @@ def frontier(grid: Grid, metric: Metric) -> Frontier | None:
     for place in places:
         mine = (costs[place], -metric.sign * quality[place])
         beaten = [
-            names[other]
+            (theirs[1], theirs[0], names[other])
             for other in places
             if (theirs := (costs[other], -metric.sign * quality[other])) != mine
             and theirs[0] <= mine[0]
             and theirs[1] <= mine[1]
         ]
-        points.append(Point(names[place], costs[place], quality[place], beaten[-1] if beaten else ""))
+        best_of_them = min(beaten)[2] if beaten else ""
+        points.append(Point(names[place], costs[place], quality[place], best_of_them))
     best = [point.configuration for point in points if not point.beaten_by]
     sentence = f"{metric.name} for its cost in {cost}: by the means, no other beats {', '.join(best)}"
     return Frontier(metric.name, cost, points, best, sentence)
