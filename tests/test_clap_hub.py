@@ -13,10 +13,12 @@ from torch import Tensor
 
 from scorers.clap import load
 from scorers.clap.head import TEXT_TOKENS
+from scorers.clap.hub import folder_of
 from scorers.rereader import Rereader
 from search import SpeechRequest
 from search.protocols import Scorer
 from tests.contracts import ScorerLaws
+from tests.fake_hub import Hub
 from tests.tiny_clap import judged, no_network, sounds, write_hub_folder
 
 pytest.importorskip("transformers", reason="pip install chunksearch[clap-hf]")
@@ -122,8 +124,25 @@ class TestWhatCannotBeLoaded:
 
     def test_a_repository_that_no_hub_has(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-        with no_network(), pytest.raises(ValueError, match=r"model: 'nobody/nothing' cannot be loaded"):
+        with no_network(), pytest.raises(ValueError, match=r"model: 'nobody/nothing' is no folder here; as a hub id"):
             load(CPU, model="nobody/nothing")
+
+
+class TestFromTheHub:
+    def test_a_revision_is_fetched_and_pickled_weights_are_left_there(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        hub = Hub(folder, monkeypatch)
+        assert folder_of("laion/some@v2") == folder
+        assert [(name, asked["revision"]) for name, asked in hub.calls] == [("laion/some", "v2")]
+        assert not any("bin" in pattern for pattern in hub.calls[0][1]["allow_patterns"])
+
+    def test_pickled_weights_are_fetched_where_there_are_no_others(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        hub = Hub(tmp_path, monkeypatch)
+        assert folder_of("laion/some") == tmp_path
+        assert ["pytorch_model.bin" in asked["allow_patterns"] for _, asked in hub.calls] == [False, True]
 
 
 class TestLaws(ScorerLaws):

@@ -9,8 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from codec.checkpoints.hub import FILES, located
 from scorers.clap.head import TEXT_TOKENS
 from scorers.clap.waveform import SAMPLE_RATE, SPAN, Waveform
+
+PICKLED = "pytorch_model.bin"
 
 
 class HubTowers:
@@ -38,20 +41,18 @@ class HubTowers:
 
 
 def load_towers(model: str, device: torch.device) -> HubTowers:
-    """The towers of a folder that `ClapModel` wrote, or of a hub's repository; a folder is read without asking the hub.
+    """The towers of a folder that `ClapModel` wrote, or of a hub id, with `@revision` if wanted.
 
     Raises:
         ValueError: there is no such checkpoint, it lacks weights or has feature fusion, or transformers is missing.
     """
     from transformers import ClapModel, ClapProcessor
 
-    folder = Path(model).expanduser()
-    local = folder.is_dir()
-    source = str(folder) if local else model
+    source = str(folder_of(model))
     try:
-        processor: Any = ClapProcessor.from_pretrained(source, local_files_only=local)
+        processor: Any = ClapProcessor.from_pretrained(source, local_files_only=True)
         loaded: Any = ClapModel.from_pretrained(
-            source, local_files_only=local, dtype=torch.float32, output_loading_info=True
+            source, local_files_only=True, dtype=torch.float32, output_loading_info=True
         )
     except (OSError, ValueError, RuntimeError) as error:
         raise ValueError(f"model: {model!r} cannot be loaded as a CLAP checkpoint of transformers: {error}") from error
@@ -66,3 +67,12 @@ def load_towers(model: str, device: torch.device) -> HubTowers:
         heard = f"{features.nb_max_samples} samples at {features.sampling_rate} Hz"
         raise ValueError(f"model: {model!r} hears {heard}; {SPAN} at {SAMPLE_RATE} Hz are needed")
     return HubTowers(network.to(device).eval(), processor)
+
+
+def folder_of(model: str) -> Path:
+    """A checkpoint's folder. Pickled weights, of which transformers reads tensors alone, come where it has no others."""
+    try:
+        folder = located(model, FILES)
+        return folder if any(folder.glob("*.safetensors")) else located(model, (*FILES, PICKLED))
+    except ValueError as error:
+        raise ValueError(f"model: {error}") from None
