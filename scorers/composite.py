@@ -14,7 +14,7 @@ from torch import Tensor
 
 from scorers.composition import RewardSpec, TwoStage
 from scorers.heads import Term
-from scorers.placed import HeadError, PlacedHead, PlacedStream
+from scorers.placed import HeadError, Here, PlacedHead, PlacedStream
 from scorers.reward import Gate, WeightedTerm, compose
 from search.protocols import Scores
 from search.request import SpeechRequest
@@ -99,6 +99,9 @@ class CompositeStream:
         found: dict[str, Scores | HeadError] = {}
         for later in (False, True):
             names = [name for name, stage in stages.items() if (stage is not None) == later]
+            names.sort(
+                key=lambda name: isinstance(self._composite.heads[name], Here)
+            )  # who runs here holds up the rest
             for name in names:
                 wanted = None if stages[name] is None else self._best(stages[name], found)
                 self._streams[name].begin(pcm, lengths, finished, wanted)

@@ -103,7 +103,7 @@ class RereadingStream:
         rows = [found.get(row) or Judgement(nothing, {"not_judged": reason}) for row, reason in enumerate(silent)]
         heads = {name: torch.tensor([row.terms[name] for row in rows], dtype=torch.float32) for name in nothing}
         principal = self._head.terms[0]
-        return Scores(principal.sign * heads[principal.name], heads, [row.note for row in rows])
+        return Scores(principal.sign * heads[principal.name] + 0.0, heads, [row.note for row in rows])
 
     def fork(self, parents: Tensor) -> None:
         """Row (b, i) goes on as old row (b, parents[b, i]); int64 [B, N]."""

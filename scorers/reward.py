@@ -79,7 +79,8 @@ def compose(
         shares[f"gate {name}"] = share
     reward = torch.where(core >= 0, core * factor, core * (2.0 - factor))
     reward = reward.masked_fill(lacking | ~judged[:, None], torch.nan)
-    return reward.float(), {name: share.float() for name, share in shares.items()}
+    # Adding zero turns -0.0, which people take for a deduction, into 0.0.
+    return reward.float() + 0.0, {name: share.float() + 0.0 for name, share in shares.items()}
 
 
 def normalised(values: Tensor, term: WeightedTerm) -> Tensor:

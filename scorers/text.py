@@ -39,6 +39,7 @@ LETTERS_OF_A_DIGIT = 5
 TERMS = (
     Term("prefix_wer", "lower", f"word errors so far over the words of the text ({NORMALISER}); at the end, the WER"),
     Term("wer", "lower", "word errors against the whole text over its words, also while it is being said"),
+    Term("wer_plain", "lower", "the WER without a normaliser: lower case, no punctuation, numbers as they are written"),
     Term("cer", "lower", "character errors against the whole text over its characters"),
     Term("extra_words", "lower", "words heard that are not in the text"),
     Term("missing_words", "lower", "words of the text that were skipped; at the end, all that were not heard"),
@@ -55,11 +56,13 @@ class Reference:
 
     Attributes:
         words: normalised, in order; may be empty.
+        plain: in lower case and without punctuation, else as they were written.
         directions: stage directions that were left out, as they were written.
         language: whose rules what is heard goes by, an English name in lower case.
     """
 
     words: tuple[str, ...]
+    plain: tuple[str, ...]
     directions: tuple[str, ...]
     language: str
 
@@ -67,7 +70,7 @@ class Reference:
 def reference_of(text: str, language: str | None = None) -> Reference:
     """The text in the form that everything heard is compared with; `language` is an English name or None."""
     tongue = (language or "english").strip().lower()
-    return Reference(spoken_words(text, tongue), tuple(_DIRECTION.findall(text)), tongue)
+    return Reference(spoken_words(text, tongue), plain_words(text), tuple(_DIRECTION.findall(text)), tongue)
 
 
 def spoken_words(text: str, language: str) -> tuple[str, ...]:
@@ -76,6 +79,12 @@ def spoken_words(text: str, language: str) -> tuple[str, ...]:
     plain = unicodedata.normalize("NFKC", _DIRECTION.sub(" ", text))
     words = _normaliser(language)(plain).split()
     return tuple(word for word in words if any(letter.isalnum() for letter in word))
+
+
+def plain_words(text: str) -> tuple[str, ...]:
+    """The words of a text in lower case, without stage directions and without punctuation but apostrophes."""
+    spaced = "".join(letter if letter.isalnum() or letter in "'’" else " " for letter in _DIRECTION.sub(" ", text))
+    return tuple(word.strip("'’") for word in spaced.lower().replace("’", "'").split() if word.strip("'’"))
 
 
 def compare(
@@ -96,18 +105,25 @@ def compare(
     heard = spoken_words(transcript, reference.language)
     fit = Fit(len(words), len(words), len(heard)) if finished else best_fit(words, heard, cut)
     so_far, whole = _aligned(words[: fit.matched], heard[: fit.judged]), _aligned(words, heard)
+    written = _aligned(reference.plain, plain_words(transcript))
     spelled = jiwer.process_characters(" ".join(words), " ".join(heard))
     total = max(1, len(words))
     letters_wrong = spelled.substitutions + spelled.deletions + spelled.insertions
     return {
         "prefix_wer": _errors(so_far) / total,
         "wer": _errors(whole) / total,
+        "wer_plain": _errors(written) / max(1, len(reference.plain)),
         "cer": letters_wrong / max(1, len(" ".join(words))),
         "extra_words": float(so_far.insertions),
         "missing_words": float(so_far.deletions),
         "first_word": float(not words or _has_first(so_far) or fit.reached > fit.matched == 0),
         "words_behind": 0.0 if finished else max(0, due_by(words, seconds) - fit.reached) / total,
     }
+
+
+def word_errors(reference: Reference, transcript: str) -> int:
+    """Substitutions, deletions and insertions that make the whole text the whole transcript."""
+    return _errors(_aligned(reference.words, spoken_words(transcript, reference.language)))
 
 
 @dataclass(frozen=True)

@@ -182,3 +182,11 @@ def test_words_after_the_text_are_counted(words: list[str], extra: int) -> None:
     found = errors(" ".join(words), " ".join(words + ["xylophone"] * extra))
     assert (found["extra_words"], found["missing_words"]) == (extra, 0)
     assert found["wer"] == extra / len(words)
+
+
+def test_numbers_count_as_they_are_written_only_without_the_normaliser() -> None:
+    """A "fifty" for "50" is an error of spelling, not of speech: both figures are kept, under names of their own."""
+    heard = errors("The primary coil has fifty turns.", "the primary coil has 50 turns")
+    assert heard["wer"] == heard["prefix_wer"] == 0
+    assert heard["wer_plain"] == pytest.approx(1 / 6)
+    assert errors("(sigh) It’s Anna's.", "it's annas")["wer_plain"] == pytest.approx(1 / 2)

@@ -224,3 +224,15 @@ class TestWhisper(ScorerLaws):
     @pytest.fixture
     def rate(self) -> int:
         return 24_000
+
+
+def test_loading_it_leaves_the_threads_of_others_alone() -> None:
+    from scorers.whisper import load
+
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        load(torch.device("cpu"))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

@@ -56,5 +56,10 @@ def load(
         raise ValueError(f"word_timestamps: {word_timestamps!r} is not allowed; give true or false")
     if language is not None:
         code_of(language)
-    recogniser = CTranslate2Recogniser(folder_of(model), device, kind, cpu_threads)
+    # CTranslate2 sets OpenMP's threads for whoever loads it, and torch would compute on as few from then on.
+    before = torch.get_num_threads()
+    try:
+        recogniser = CTranslate2Recogniser(folder_of(model), device, kind, cpu_threads)
+    finally:
+        torch.set_num_threads(before)
     return Rereader(WhisperHead(recogniser, device, language=language, word_timestamps=word_timestamps))

@@ -25,7 +25,12 @@ from scorers.whisper.sound import SAMPLE_RATE, ends_in_sound, silence_in
 from scorers.whisper.windows import batches, context_seconds, windows
 from search.request import SpeechRequest
 
-CONFIDENCE = Term("confidence", "higher", "mean log-probability of the tokens heard, at most 0; NaN for no words")
+NO_WORDS = -1.0
+"""The confidence of hearing nothing: the mean log-probability under which Whisper itself takes words for none."""
+
+CONFIDENCE = Term(
+    "confidence", "higher", f"mean log-probability of the tokens heard, at most 0; {NO_WORDS} for no words"
+)
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ class Heard:
 
     @property
     def confidence(self) -> float:
-        return self.log_probability / self.tokens if self.tokens else math.nan
+        return self.log_probability / self.tokens if self.tokens else NO_WORDS
 
 
 class WhisperHead:
