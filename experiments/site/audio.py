@@ -125,5 +125,7 @@ def _kept(root: Path, file: str, content: bytes, form: str, decoded: tuple[int, 
 
 
 def _resampled(pcm: Samples, rate: int, target: int) -> Samples:
-    found: Samples = soxr.resample(pcm, rate, target)
-    return found
+    """In floating point: of whole numbers, soxr dithers, and no two results are the same."""
+    found = soxr.resample(pcm.astype(np.float32), rate, target)
+    whole: Samples = np.clip(np.round(found), -32768, 32767).astype(np.int16)
+    return whole

@@ -27,9 +27,14 @@
   const excerpt = new Audio();
   let end = Infinity;
   let pressed = null;
+  let playing = null;
   const release = () => {
     pressed?.setAttribute("aria-pressed", "false");
-    pressed = null;
+    pressed = playing = null;
+  };
+  // Events come late: what has paused since may be playing something else by now.
+  const settle = () => {
+    if (playing?.paused) release();
   };
   const silence = (but) => {
     for (const audio of [excerpt, ...document.querySelectorAll("audio")]) if (audio !== but) audio.pause();
@@ -40,34 +45,30 @@
     else requestAnimationFrame(watch);
   };
   excerpt.addEventListener("playing", watch);
-  excerpt.addEventListener("pause", release);
+  excerpt.addEventListener("pause", settle);
+  document.addEventListener("pause", settle, true);
   document.addEventListener("play", (event) => silence(event.target), true);
 
   const lead = document.getElementById("lead-in");
   const start = (button) => {
-    const own = button.dataset.take ? document.querySelector(`#${button.dataset.take} audio`) : null;
     silence(null);
     release();
     pressed = button;
     button.setAttribute("aria-pressed", "true");
-    if (own) {
-      own.currentTime = 0;
-      own.addEventListener("pause", release, { once: true });
-      own.play();
-      return;
+    if (button.dataset.take) {
+      playing = document.getElementById(button.dataset.take).querySelector("audio");
+      playing.currentTime = 0;
+    } else {
+      playing = excerpt;
+      end = Number(button.dataset.end);
+      const source = new URL(button.dataset.file, document.baseURI).href;
+      if (excerpt.src !== source) excerpt.src = source;
+      excerpt.currentTime = Number(lead.checked ? button.dataset.lead : button.dataset.start);
     }
-    const from = Number(lead?.checked ? button.dataset.lead : button.dataset.start);
-    end = Number(button.dataset.end);
-    const begin = () => {
-      excerpt.currentTime = from;
-      excerpt.play();
-    };
-    const source = new URL(button.dataset.file, document.baseURI).href;
-    if (excerpt.src === source && excerpt.readyState > 0) begin();
-    else {
-      excerpt.src = source;
-      excerpt.addEventListener("loadedmetadata", begin, { once: true });
-    }
+    const started = playing;
+    started.play().catch((error) => {
+      if (error.name !== "AbortError") started.pause();
+    });
   };
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button.play");
