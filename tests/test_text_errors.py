@@ -22,6 +22,7 @@ from scorers.text import (
     due_by,
     reference_of,
     spoken_words,
+    word_errors,
 )
 
 TEXT = "The tall man walks to the old house."
@@ -190,3 +191,11 @@ def test_numbers_count_as_they_are_written_only_without_the_normaliser() -> None
     assert heard["wer"] == heard["prefix_wer"] == 0
     assert heard["wer_plain"] == pytest.approx(1 / 6)
     assert errors("(sigh) It’s Anna's.", "it's annas")["wer_plain"] == pytest.approx(1 / 2)
+
+
+@given(said=spoken, heard=spoken)
+def test_errors_of_a_whole_transcript_are_those_of_its_rate(said: list[str], heard: list[str]) -> None:
+    text, transcript = " ".join(said), " ".join(heard)
+    rate = errors(text, transcript)["wer"]
+    assert word_errors(reference_of(text), transcript) == pytest.approx(rate * len(said))
+    assert word_errors(reference_of("[laughs]"), transcript) == len(heard)

@@ -14,16 +14,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import jiwer
 import torch
 
 from codec.builtin import codec
 from engine.builtin import voice
 from engine.registry import load_engine
 from experiments.builtin.quality import digest, restore_lines, summarise, table
-from experiments.builtin.resynthesis import NORMALISER, Judges, spoken_words
+from experiments.builtin.resynthesis import Judges
 from scorers.builtin import weights as listener
 from scorers.registry import load_scorer
+from scorers.text import NORMALISER, reference_of, word_errors
 from search import ChunkSearch, SpeechRequest
 from search.config import WHOLE_UTTERANCE
 
@@ -44,14 +44,13 @@ def speak(
     # The id keys the random numbers: without one, all sentences would share their lucky and unlucky draws.
     request = SpeechRequest(text=sentence, id=sentence)
     result = search.generate(request, **CONFIGURATIONS[configuration], **settings)
-    heard, said = judges.transcript(result.audio), spoken_words(sentence)
-    counts = jiwer.process_words(said, spoken_words(heard))
+    heard, said = judges.transcript(result.audio), reference_of(sentence)
     return {
         "configuration": configuration,
         "text": sentence,
         "heard": heard,
-        "errors": counts.substitutions + counts.deletions + counts.insertions,
-        "words": len(said.split()),
+        "errors": word_errors(said, heard),
+        "words": len(said.words),
         "mos": judges.quality(result.audio),
         "seconds": result.seconds,
         "status": result.status,
@@ -83,7 +82,7 @@ def main() -> None:
     judges = Judges(arguments.whisper, arguments.threads)
     arguments.out.mkdir(parents=True, exist_ok=True)
     path = arguments.out / "utterances.jsonl"
-    names = {"engine": arguments.engine, "scorer": arguments.scorer, "normaliser": NORMALISER}
+    names = {"engine": arguments.engine, "scorer": arguments.scorer, "normaliser": f"{NORMALISER}, English"}
     run = {**names, "weights": digest(SHIPPED_WEIGHTS), **settings}
     judged = [one for one in restore_lines(path) if one["run"] == run]
     done = {(one["configuration"], one["seed"], one["text"]) for one in judged}

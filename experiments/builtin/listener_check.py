@@ -9,17 +9,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jiwer
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from engine.builtin.voice import load_voice
-from experiments.builtin.resynthesis import Judges, spoken_words
+from experiments.builtin.resynthesis import Judges
 from scorers.builtin.features import SAMPLE_RATE
 from scorers.builtin.scorer import Listener
 from scorers.builtin.weights import WEIGHTS
+from scorers.text import reference_of, word_errors
 from search import SpeechRequest
 from search.config import Sampling
 from search.protocols import Chunk
@@ -43,10 +43,9 @@ def sample(folder: Path, sentences: list[str], n: int, temperature: float, whisp
         speech = engine.codec.open(1, n).decode(Chunk(chunk.frames, chunk.lengths, chunk.finished))
         for row in range(n):
             pcm = speech[row, : int(chunk.lengths[row]) * HOP].numpy()
-            heard, said = judges.transcript(pcm), spoken_words(sentence)
-            counts = jiwer.process_words(said, spoken_words(heard))
-            errors = counts.substitutions + counts.deletions + counts.insertions
-            record = {"text": sentence, "heard": heard, "errors": errors, "words": len(said.split())}
+            heard, said = judges.transcript(pcm), reference_of(sentence)
+            errors = word_errors(said, heard)
+            record = {"text": sentence, "heard": heard, "errors": errors, "words": len(said.words)}
             lines.append(json.dumps({**record, "finished": bool(chunk.finished[row])}))
             audio.append((pcm.clip(-1, 1) * 32767).astype(np.int16))
     folder.mkdir(parents=True, exist_ok=True)

@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.numpy import load_file
 from torch import Tensor
 
 from codec.builtin.codec import SHIPPED, BuiltinCodec
 from codec.builtin.network import PHONES
 from experiments.builtin.listener_damage import damaged
 from experiments.builtin.listener_data import Clips, gather, timed_sounds
+from experiments.builtin.token_data import load_utterances
 from scorers.builtin.features import HOPS_PER_STEP, MELS, hann, listen, mel_filters, open_ear
 from search.protocols import Chunk
 
@@ -62,14 +62,6 @@ def spoken(codec: BuiltinCodec, utterances: Sequence[NDArray[np.int64]]) -> Clip
     return gather(found)
 
 
-def read_codes(path: Path) -> list[NDArray[np.int64]]:
-    """The codes [F, q] of every utterance of a token file."""
-    stored = load_file(str(path))
-    offsets = stored["frame_offsets"]
-    codes = stored["codes"].astype(np.int64)
-    return [codes[offsets[i] : offsets[i + 1]] for i in range(len(offsets) - 1)]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", choices=["clean", "damaged", "own"])
@@ -87,8 +79,8 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     codec = BuiltinCodec.load(arguments.codec)
     name = "own_samples" if arguments.kind == "own" else "tokens"
-    utterances = read_codes(arguments.tokens or arguments.work / f"{name}.safetensors")
-    utterances = [codes for codes in utterances if 3 <= len(codes) <= 250]
+    stored = load_utterances(arguments.tokens or arguments.work / f"{name}.safetensors")
+    utterances = [one.codes.astype(np.int64) for one in stored if 3 <= len(one.codes) <= 250]
     folder = arguments.work / "listener"
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(arguments.first, arguments.first + arguments.files):

@@ -1,47 +1,33 @@
 """The codec's gate: word error rate and DNSMOS of the teacher, and of resynthesis from the true codes of its speech.
 
 Judged by Whisper base and DNSMOS, which no training sees. It does not judge a language model, whose codes would be
-samples. Text is compared in the spoken form of one named normaliser.
+samples.
 """
 
 import argparse
-import itertools
 import json
 import logging
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import jiwer
 import numpy as np
 import soxr
 import torch
 from faster_whisper import WhisperModel
 from hibari import Hibari
 from numpy.typing import NDArray
-from safetensors.torch import load_file
 from speechmos import dnsmos
-from torch import Tensor
-from whisper_normalizer.english import EnglishTextNormalizer
 
 from codec.builtin import BuiltinCodec
-from codec.builtin.network import SEMANTIC, Decoder
+from codec.builtin.network import Decoder
 from codec.builtin.spectrum import SAMPLE_RATE
 from experiments.builtin.export_codec import trained
+from experiments.builtin.token_data import load_utterances
+from scorers.text import reference_of, spoken_words, word_errors
 
 LOG = logging.getLogger(__name__)
 Waveform = NDArray[np.float32]
-
-
-NORMALISER = f"whisper-normalizer {version('whisper-normalizer')}, English"
-_normalised = EnglishTextNormalizer()
-
-
-def spoken_words(text: str) -> str:
-    """The text as `NORMALISER` has it: lower case, one spelling, contractions and numbers alike on both sides."""
-    words: str = _normalised(text)
-    return words
 
 
 class Judges:
@@ -69,12 +55,16 @@ class Judges:
         return float(dnsmos.run(heard, 16_000)["ovrl_mos"])
 
     def report(self, texts: Sequence[str], audio: Sequence[Waveform]) -> dict[str, Any]:
-        """Corpus word error rate, mean DNSMOS and every transcript that differs."""
-        heard = [spoken_words(self.transcript(one)) for one in audio]
-        said = [spoken_words(text) for text in texts]
-        wrong = [pair for pair in zip(said, heard, strict=True) if pair[0] != pair[1]]
-        quality = float(np.mean([self.quality(one) for one in audio]))
-        return {"wer": round(jiwer.process_words(said, heard).wer, 4), "dnsmos": round(quality, 3), "wrong": wrong}
+        """Corpus word error rate, mean DNSMOS and every transcript that differs, with what should have been heard."""
+        said = [reference_of(text) for text in texts]
+        heard = [self.transcript(one) for one in audio]
+        errors = sum(word_errors(text, words) for text, words in zip(said, heard, strict=True))
+        pairs = [(text.words, spoken_words(words, text.language)) for text, words in zip(said, heard, strict=True)]
+        return {
+            "wer": round(errors / sum(len(text.words) for text in said), 4),
+            "dnsmos": round(float(np.mean([self.quality(one) for one in audio])), 3),
+            "wrong": [(" ".join(text), " ".join(words)) for text, words in pairs if text != words],
+        }
 
 
 def without_residual(codec: BuiltinCodec) -> BuiltinCodec:
@@ -83,14 +73,6 @@ def without_residual(codec: BuiltinCodec) -> BuiltinCodec:
     muted.load_state_dict(codec.decoder.state_dict())
     muted.codebooks.zero_()
     return BuiltinCodec(muted)
-
-
-def utterances(path: Path) -> list[Tensor]:
-    """Codes int64 [T, q] of every utterance in a token store."""
-    stored = load_file(str(path))
-    offsets = stored["frame_offsets"].tolist()
-    assert stored["codes"].shape[1] >= SEMANTIC
-    return [stored["codes"][first:last].long() for first, last in itertools.pairwise(offsets)]
 
 
 def main() -> None:
@@ -107,7 +89,8 @@ def main() -> None:
     codec = trained(arguments.work)
     lines = (arguments.work / f"{arguments.set}.jsonl").read_text(encoding="utf-8").splitlines()[: arguments.count]
     texts = [json.loads(line)["text"] for line in lines]
-    codes = utterances(arguments.work / f"{arguments.set}_tokens.safetensors")[: arguments.count]
+    utterances = load_utterances(arguments.work / f"{arguments.set}_tokens.safetensors")[: arguments.count]
+    codes = [torch.from_numpy(utterance.codes).long() for utterance in utterances]
     judges = Judges(arguments.whisper, arguments.threads)
     teacher = Hibari()
     LOG.info("teacher: %s", json.dumps(judges.report(texts, [teacher(text, seed=0) for text in texts])))

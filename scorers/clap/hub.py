@@ -70,7 +70,7 @@ def load_towers(model: str, device: torch.device) -> HubTowers:
 
 
 def folder_of(model: str) -> Path:
-    """A checkpoint's folder. Pickled weights, of which transformers reads tensors alone, come where it has no others."""
+    """A checkpoint's folder. Pickled weights, read by transformers as tensors alone, come where it has no others."""
     try:
         folder = located(model, FILES)
         return folder if any(folder.glob("*.safetensors")) else located(model, (*FILES, PICKLED))
