@@ -50,7 +50,7 @@ class MossEngine:
         self.name, self.codec = name, codec
         self.sample_rate, self.frame_rate, self.hop = codec.sample_rate, codec.frame_rate, codec.hop
         self.device = network.text_embedding.weight.device
-        self._network = network
+        self.network = network
         self._prompts = prompts or ReadyPrompts()
         self._default_guidance = default_guidance
         if recorder is None and self.device.type == "cuda":
@@ -61,13 +61,13 @@ class MossEngine:
         """Build and read the prompts, once each; raises `ValueError` for a request that cannot be spoken."""
         prompts = [self._prompt(request) for request in requests]
         noise = RowNoise(sampling.seed, [request.id for request in requests], n, self.device)
-        draws = RandomDraws(noise, sampling, self._network.config.books, self.frame_rate)
+        draws = RandomDraws(noise, sampling, self.network.config.books, self.frame_rate)
         guidance = self._guidance(sampling.guidance, prompts)
         if self._places is None:
             penalty = sampling.repetition_penalty
-            return MossStream(self._network, prompts, n, draws, guidance=guidance, penalty=penalty)
+            return MossStream(self.network, prompts, n, draws, guidance=guidance, penalty=penalty)
         return StaticStream(
-            self._network,
+            self.network,
             prompts,
             n,
             draws,
@@ -96,7 +96,7 @@ class MossEngine:
 
     def _prompt(self, request: SpeechRequest) -> Prompt:
         if request.prompt is not None:
-            return ready_prompt(request, self._network.config)
+            return ready_prompt(request, self.network.config)
         if request.unconditional is not None:
             raise ValueError("unconditional: given without a prompt; give both, or let the engine build both")
         return self._prompts.build(request)

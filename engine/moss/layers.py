@@ -52,6 +52,8 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
+        if x.device.type == "cuda":  # the same in one kernel and a product, where launches are what takes time
+            return F.rms_norm(x, self.weight.shape, None, self.eps) * self.weight
         wide = x.float()
         return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)).to(x.dtype) * self.weight
 
