@@ -89,7 +89,7 @@ def planned(folder: Path, about: Mapping[str, Any], kind: Kind, card: bytes) -> 
 
 def tar_bytes(sizes: Sequence[int]) -> int:
     """Length of a tar file of files of these sizes: a header each, whole blocks, and an end that fills a record."""
-    blocks = sum(1 + -(-size // tarfile.BLOCKSIZE) for size in sizes) + 2
+    blocks = sum(_blocks(size) for size in sizes) + 2
     record = tarfile.RECORDSIZE // tarfile.BLOCKSIZE
     return -(-blocks // record) * tarfile.RECORDSIZE
 
@@ -107,7 +107,12 @@ def packed(folder: Path, names: Sequence[str]) -> bytes:
 
 
 def _shards(names: Sequence[str], sizes: Mapping[str, int]) -> list[list[str]]:
-    return _cut(names, lambda name: tarfile.BLOCKSIZE + sizes[name], SHARD_BYTES, None)
+    return _cut(names, lambda name: _blocks(sizes[name]) * tarfile.BLOCKSIZE, SHARD_BYTES, None)
+
+
+def _blocks(size: int) -> int:
+    """Of a file in a tar file: its header's, and as many as it fills."""
+    return 1 + -(-size // tarfile.BLOCKSIZE)
 
 
 def _cut(

@@ -20,6 +20,7 @@ from experiments.sweep.files import plain_json
 
 FORMAT = 1
 MARK = "site.json"
+_OF_DESKTOPS = (".DS_Store", ".directory", "Thumbs.db", "desktop.ini")
 
 
 class SiteError(ValueError):
@@ -99,7 +100,7 @@ def _foreign(folder: Path) -> Iterator[str]:
         known = set(json.loads((folder / MARK).read_text(encoding="utf-8"))["files"]) | {MARK}
     except (OSError, ValueError, KeyError, TypeError):
         known = set()
-    return (name for name in _names(folder) if name not in known and not Path(name).name.startswith("."))
+    return (name for name in _names(folder) if name not in known and Path(name).name not in _OF_DESKTOPS)
 
 
 def _names(folder: Path) -> Iterator[str]:
