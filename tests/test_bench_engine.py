@@ -9,6 +9,8 @@ from engine.moss.graphs import Unrecorded
 from engine.nano.network import NanoNetwork
 from experiments.bench.engine import bench_engine, frame_row
 from experiments.bench.voices import SIZES, network_of, position_bytes, random_network, weight_bytes
+from experiments.commands import bench as command
+from experiments.commands.outcome import DONE, InputError
 from tests.tiny_nano import tiny_nano_config
 
 CPU = torch.device("cpu")
@@ -20,10 +22,10 @@ def test_tables_of_a_tiny_network() -> None:
         table.name: table
         for table in bench_engine(size="tiny", candidates=(1, 3), frames=20, device="cpu", note=notes.append)
     }
-    assert sorted(tables) == ["frames", "machine", "shares"]
-    machine = tables["machine"].rows[0]
+    assert sorted(tables) == ["engine", "frames", "shares"]
+    machine = tables["engine"].rows[0]
     assert machine["engine"] == "moss:random tiny"
-    assert str(machine["size"]).startswith("reduced")
+    assert machine["size"] == "reduced"
     assert "no GPU" in str(machine["device"])
     frames = tables["frames"].rows
     assert [(row["how"], row["n"], row["guidance"]) for row in frames] == [
@@ -100,3 +102,16 @@ def test_the_built_in_voice_can_be_measured() -> None:
     network = network_of("builtin", None, CPU)
     row = frame_row(network, 2, 1.0, "eager", None, 10, 1e10)
     assert float(row["over_floor"]) > 1
+
+
+def test_the_command_prints_tables_or_one_object(capsys: pytest.CaptureFixture[str]) -> None:
+    settings = {"size": "tiny", "candidates": (1,), "frames": 10, "device": "cpu"}
+    outcome = command.run_engine("moss:random", as_json=False, **settings)
+    shown = capsys.readouterr().out
+    assert all(word in shown for word in ("static", "floor", "capture", "no GPU", "reduced"))
+    assert outcome.code == DONE
+    assert set(outcome.data) == {"kind", "machine", "engine", "frames", "shares"}
+    command.run_engine("moss:random", as_json=True, **settings)
+    assert capsys.readouterr().out == ""
+    with pytest.raises(InputError, match="size: 'huge'"):
+        command.run_engine("moss:random", as_json=True, **{**settings, "size": "huge"})

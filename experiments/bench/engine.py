@@ -52,7 +52,7 @@ def bench_engine(
         size: of random weights: full, small or tiny; None is full on a GPU and small without.
         frames: that are timed for each row of the table, in chunks of ten.
 
-    Tables: "machine", "frames" and "shares".
+    Tables: "engine", "frames" and "shares".
 
     Raises:
         ValueError: a setting is not allowed, or the engine cannot be measured.
@@ -76,7 +76,11 @@ def bench_engine(
         shares = [share_row(network, n, guidance) for n in candidates for guidance in (1.0, GUIDANCE)]
     shown = f"{spec} {size or usual_size(where)}" if spec == RANDOM else spec
     return [
-        Table("machine", "What was measured", [_machine(network, shown, where, bandwidth)]),
+        Table(
+            "engine",
+            "What was measured; a reduced size says little about the published one",
+            [_machine(network, shown, where, bandwidth)],
+        ),
         Table("frames", f"A frame, in chunks of {CHUNK}; floor: bytes that it reads over the bandwidth", rows),
         Table("shares", "Where the time of an eager frame goes, in percent", shares),
     ]
@@ -112,13 +116,13 @@ def frame_row(
 
 
 def share_row(network: FrameNetwork, n: int, guidance: float) -> Row:
-    """Shares of an eager chunk: global decoder, depth decoder, and the rest, which is heads, sampling and the host."""
+    """Shares of eager frames: global decoder, depth decoder, and the rest, which is heads, sampling and the host."""
     device = network.text_embedding.weight.device
-    stream = _opened(network, n, guidance, None, CHUNK)
+    stream = _opened(network, n, guidance, None, 0)
     stream.advance(2)
     parts = {"global": network.transformer, "depth": network.local_transformer}
     with _clocked(parts, device) as seconds, Stopwatch(device) as watch:
-        stream.advance(CHUNK)
+        stream.advance(3 * CHUNK)
     shares: Row = {f"{name}_percent": 100 * sum(taken) / watch.wall for name, taken in seconds.items()}
     rest = 100 * (1 - sum(map(sum, seconds.values())) / watch.wall)
     return {"n": n, "guidance": guidance} | shares | {"rest_percent": rest}
@@ -196,8 +200,8 @@ def _machine(network: FrameNetwork, shown: str, device: torch.device, bandwidth:
     reduced = shown.startswith(RANDOM) and not shown.endswith("full")
     return {
         "engine": shown,
-        "size": "reduced: says little about the published one" if reduced else "as published",
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu: no GPU was used",
+        "size": "reduced" if reduced else "as published",
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu, no GPU",
         "dtype": str(weight.dtype).removeprefix("torch."),
         "million_parameters": sum(parameter.numel() for parameter in network.parameters()) / 1e6,
         "weights_mb_a_frame": weight_bytes(network) / 1e6,

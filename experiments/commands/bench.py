@@ -13,6 +13,7 @@ import torch
 from rich.table import Table as Grid
 
 from experiments.bench import Table, bench
+from experiments.bench.engine import bench_engine
 from experiments.commands.outcome import DONE, InputError, Outcome
 from experiments.commands.terminal import Terminal
 
@@ -25,6 +26,25 @@ def run(kind: str, heads: Sequence[str], *, device: str | None, quick: bool, as_
             tables = bench(kind, heads, device=device or "cpu", quick=quick, note=status.update)
     except ValueError as error:
         raise InputError(str(error)) from error
+    return _shown(kind, tables, device, terminal)
+
+
+def run_engine(
+    spec: str, *, size: str | None, candidates: Sequence[int], frames: int, device: str | None, as_json: bool
+) -> Outcome:
+    """Measure frames of an engine. Raises `InputError` for a wrong setting, or an engine that cannot be measured."""
+    terminal = Terminal.opened(output_is_data=as_json)
+    try:
+        with terminal.notes.status("loading") as status:
+            tables = bench_engine(
+                spec, size=size, candidates=candidates, frames=frames, device=device, note=status.update
+            )
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    return _shown("engine", tables, device, terminal)
+
+
+def _shown(kind: str, tables: Sequence[Table], device: str | None, terminal: Terminal) -> Outcome:
     machine = {
         "cores": os.cpu_count(),
         "torch_threads": torch.get_num_threads(),
@@ -44,5 +64,10 @@ def _grid(table: Table) -> Grid:
     for column, value in table.rows[0].items():
         grid.add_column(column.replace("_", " "), justify="left" if isinstance(value, str) else "right")
     for row in table.rows:
-        grid.add_row(*(f"{value:,.1f}" if isinstance(value, float) else str(value) for value in row.values()))
+        grid.add_row(*(_number(value) if isinstance(value, float) else str(value) for value in row.values()))
     return grid
+
+
+def _number(value: float) -> str:
+    """With one decimal, below ten with three."""
+    return f"{value:,.{1 if abs(value) >= 10 else 3}f}"
