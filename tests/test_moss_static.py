@@ -14,9 +14,11 @@ from codec.fake import FakeCodec
 from engine.moss.engine import MossEngine
 from engine.moss.frames import FrameNetwork
 from engine.moss.graphs import Unrecorded
-from engine.moss.static import BLOCK
+from engine.moss.network import MossNetwork
+from engine.moss.static import BLOCK, FramePlace, Plan
 from engine.moss.static_stream import FramePlaces
 from engine.moss.stream import MossStream
+from experiments.bench.voices import SIZES
 from scorers.fake import FakeScorer
 from search import ChunkSearch, SpeechRequest
 from search.config import Sampling
@@ -130,6 +132,7 @@ class Watched(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.done: list[tuple[str, tuple[torch.Size, ...]]] = []
+        self.devices: set[str] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         tensors = [leaf for leaf in tree_leaves((args, kwargs or {})) if isinstance(leaf, torch.Tensor)]
@@ -138,7 +141,10 @@ class Watched(TorchDispatchMode):
         assert not any(part in name for part in waits), f"{name} waits for the device, or for the host"
         assert "index" not in name or all(tensor.dtype != torch.bool for tensor in tensors[1:]), f"{name} by a mask"
         self.done.append((name, tuple(tensor.shape for tensor in tensors)))
-        return func(*args, **(kwargs or {}))
+        out = func(*args, **(kwargs or {}))
+        made = [leaf for leaf in tree_leaves(out) if isinstance(leaf, torch.Tensor)]
+        self.devices.update(tensor.device.type for tensor in [*tensors, *made])
+        return out
 
 
 @pytest.mark.parametrize("name", sorted(NETWORKS))
@@ -158,6 +164,20 @@ def test_a_step_does_the_same_whatever_the_data_and_asks_the_host_nothing(name: 
         runs.append(watched.done)
     assert runs[0] == runs[1]
     assert len(runs[0]) > 100
+
+
+@pytest.mark.parametrize("guidance", [1.0, 2.0])
+def test_a_step_of_the_published_size_needs_its_device_alone(guidance: float) -> None:
+    """On the device that holds no values: whatever looked at one, or came from elsewhere, would raise or be seen."""
+    with torch.device("meta"):
+        network = MossNetwork(SIZES["full"]).to(torch.bfloat16).requires_grad_(False)
+    plan = Plan.of(2, 16, 1 if guidance == 1.0 else 2, guidance, replace(SAMPLING, repetition_penalty=1.1))
+    place = FramePlace(network, plan, Unrecorded())
+    place.reserve(1024, 32)
+    with Watched() as watched:
+        place._step(512, 32)
+    assert watched.devices == {"meta"}
+    assert place.hidden.dtype == torch.bfloat16
 
 
 def test_the_watch_sees_what_a_recording_could_not_follow() -> None:
