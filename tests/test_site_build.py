@@ -24,7 +24,7 @@ from experiments.site import build as building
 from experiments.site.build import build
 from experiments.site.files import SiteError, read_site
 from experiments.sweep.store import RunStore
-from experiments.sweep.tables import read_table
+from experiments.sweep.tables import read_table, write_tables
 from tests.study_run import NASTY, made_run
 
 LOADS = {"src", "href", "action", "poster", "data", "srcset", "formaction", "xlink:href", "data-file"}
@@ -222,6 +222,20 @@ def test_tables_of_other_units_are_refused(run: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not of the units that are there now"):
         build(copy, tmp_path / "site")
     assert not (tmp_path / "site").exists()
+
+
+def test_what_is_missing_is_said_before_anything_is_believed(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    store = RunStore.open(copy)
+    shutil.rmtree(store.place(store.about["units"][0]))
+    with pytest.raises(ValueError, match="not of the units that are there now"):
+        build(copy, tmp_path / "site")
+    write_tables(store)
+    build(copy, tmp_path / "site")
+    sentence = "1 of 18 units are missing or torn: the run is not complete"
+    assert sentence in pages(tmp_path / "site")["index.html"].words
+    assert sentence in (tmp_path / "site/README.md").read_text("utf-8")
 
 
 def test_without_losers_the_page_says_how_to_keep_them(tmp_path: Path) -> None:

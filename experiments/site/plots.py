@@ -118,9 +118,18 @@ def cost_quality(
         if entries:
             _drawn(axes, [cost for cost, _ in entries], [point for _, point in entries], place, label, upright=True)
     axes.plot([cost for cost, _ in chosen], [point.value for _, point in chosen], color=SERIES[0])
-    for configuration in best:
+    for place, configuration in enumerate(best):
         cost, point = points[configuration]
-        axes.annotate(configuration, (cost, point.value), (5, 5), textcoords="offset points", fontsize=8)
+        # Neighbours are named above and below, and the last ones to the left, where there is room.
+        left = place > 0 and place >= len(best) - 2
+        axes.annotate(
+            configuration,
+            (cost, point.value),
+            (-5 if left else 5, -12 if place % 2 else 6),
+            textcoords="offset points",
+            fontsize=8,
+            ha="right" if left else "left",
+        )
     costs = [cost for cost, _ in points.values()]
     if max(costs) > 4 * min(costs) > 0:
         axes.set_xscale("log")
@@ -139,7 +148,7 @@ def cost_quality(
 def side_by_side(name: str, label: str, rows: Mapping[str, Mapping[str, Point]]) -> Plot:
     """Several numbers of every configuration on one line each, zero marked."""
     series = list(dict.fromkeys(title for row in rows.values() for title in row))
-    figure, axes = _begun(1.0 + 0.16 * len(rows) * (1 + len(series)))
+    figure, axes = _begun(1.0 + len(rows) * (0.12 + 0.11 * len(series)))
     axes.axvline(0.0, color=QUIET, linewidth=0.8)
     for place, title in enumerate(series):
         known = [(number, row[title]) for number, row in enumerate(rows.values()) if title in row]
