@@ -39,8 +39,8 @@ class BranchCache:
     Groups may differ in length: what lies beyond a group's length is masked and never read into a result.
 
     Args:
-        window: a query sees the last `window` positions, itself among them; None is all. Trunk entries that no later
-            query can see are dropped at `commit`.
+        window: a query sees the last `window` positions, itself among them; None is all. Entries that no later query
+            can see are dropped: of trunks at `commit`, of tails once they are twice as long as the window.
         scale: of the scores; None is `head_dim ** -0.5`.
     """
 
@@ -61,9 +61,9 @@ class BranchCache:
         self._scale = head_dim**-0.5 if scale is None else scale
         self._trunk = torch.zeros(layers, 2, groups, kv_heads, ALIGN, head_dim, dtype=dtype, device=device)
         self._tail = torch.zeros(layers, 2, groups, n, kv_heads, ALIGN, head_dim, dtype=dtype, device=device)
-        self._trunk_length = [0] * groups
-        self._tail_length = [0] * groups
+        self._trunk_length, self._tail_length = [0] * groups, [0] * groups
         self._dropped = [0] * groups  # trunk entries that the window has left behind
+        self._tail_dropped = [0] * groups  # and those of tails, where nothing of the trunk is left
 
     @property
     def committed(self) -> list[int]:
@@ -72,8 +72,8 @@ class BranchCache:
 
     @property
     def pending(self) -> list[int]:
-        """Positions in each group's tail."""
-        return list(self._tail_length)
+        """Positions in each group's tail, those that the window dropped included."""
+        return [length + gone for length, gone in zip(self._tail_length, self._tail_dropped, strict=True)]
 
     def prefill(self, lengths: Tensor) -> Step:
         """Read right-padded prompts [G, L] into the trunk, once for all rows.
@@ -105,6 +105,8 @@ class BranchCache:
 
         Groups that are False in `active` (bool [G]) do not grow: what is computed for them is thrown away.
         """
+        self._forget()
+        start = torch.tensor([self.committed, self.pending], device=self._tail.device).sum(0)  # [G]
         before = list(self._tail_length)
         grows = [True] * self.groups if active is None else active.tolist()
         read = aligned(max(before) + frames)
@@ -112,7 +114,6 @@ class BranchCache:
         self._tail_length = [old + frames * grow for old, grow in zip(before, grows, strict=True)]
         device = self._tail.device
         offset = torch.tensor(before, device=device)  # [G]
-        start = torch.tensor(self.committed, device=device) + offset
         fresh = torch.arange(frames, device=device)
         positions = (start[:, None] + fresh)[:, None].expand(-1, self.n, -1)  # [G, N, T]
         level = len(set(before)) == 1
@@ -171,15 +172,29 @@ class BranchCache:
     def commit(self, frames: Tensor) -> None:
         """Move the oldest `frames[g]` tail positions, now equal in all rows of group g, to the trunk; int64 [G]."""
         counts = [int(count) for count in frames.tolist()]
-        for group, (count, pending) in enumerate(zip(counts, self._tail_length, strict=True)):
+        for group, (count, pending) in enumerate(zip(counts, self.pending, strict=True)):
             if not 0 <= count <= pending:
                 raise ValueError(f"commit: group {group} has {pending} uncommitted positions; {count} were asked for")
-        self._trunk = _grown(
-            self._trunk, 4, max(old + new for old, new in zip(self._trunk_length, counts, strict=True))
-        )
+        for group, gone in enumerate(self._tail_dropped):
+            forgotten = min(counts[group], gone)
+            self._tail_dropped[group] -= forgotten
+            self._dropped[group] += forgotten
+            counts[group] -= forgotten
+        self._trunk = _grown(self._trunk, 4, max(map(sum, zip(self._trunk_length, counts, strict=True))))
         for group, count in enumerate(counts):
             if count:
                 self._move(group, count)
+
+    def _forget(self) -> None:
+        """Keep of long tails what the next query sees; their trunks lie before that, and are out of sight too."""
+        for group, length in enumerate(self._tail_length):
+            if self.window is not None and length >= 2 * self.window:
+                kept, tail = self.window - 1, self._tail[:, :, group]
+                tail[..., :kept, :] = tail[..., length - kept : length, :]
+                self._tail_length[group] = kept
+                self._tail_dropped[group] += length - kept
+                self._dropped[group] += self._trunk_length[group]
+                self._trunk_length[group] = 0
 
     def _move(self, group: int, count: int) -> None:
         old, rest = self._trunk_length[group], self._tail_length[group] - count

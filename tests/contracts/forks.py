@@ -123,7 +123,7 @@ def rows_of(state: Any) -> dict[str, Tensor]:
         if isinstance(value, Tensor):
             found[path] = value.clone()
         elif isinstance(value, BranchCache):
-            used = max(value.pending)
+            used = max(value._tail_length)
             found[path] = value._tail[..., :used, :].flatten(2, 3).movedim(2, 0).clone()
         elif isinstance(value, (list, tuple)):
             for place, item in enumerate(value):
