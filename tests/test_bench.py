@@ -7,11 +7,10 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-import experiments.bench
-from experiments.bench import Table, bench, scorers, timing
+from experiments.bench import scorers, timing
 from experiments.bench.heads import ROWS, Speech, every_kind, speak
-from experiments.bench.scorers import Plan
-from experiments.bench.timing import timed, watched
+from experiments.bench.scorers import Plan, bench_scorers
+from experiments.bench.timing import Table, timed, watched
 from experiments.commands import bench as command
 from experiments.commands.outcome import DONE, InputError
 from scorers.registry import KINDS
@@ -21,8 +20,7 @@ TIMES = {"median_ms", "least_ms", "most_ms", "runs"}
 
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One run of everything, three calls, one process, one core's speech that is no speech."""
-    monkeypatch.setattr(experiments.bench, "QUICK", Plan(runs=1, calls=3))
+    """One core, and speech that is no speech."""
     monkeypatch.setattr(scorers, "cores", lambda: 1)
     monkeypatch.setattr(scorers, "speak", lambda: Speech(torch.rand(ROWS, 24_000) * 0.1, 24_000, 1920))
 
@@ -30,9 +28,8 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("brief")
 def test_every_table_has_its_rows_and_units(capsys: pytest.CaptureFixture[str]) -> None:
     told: list[str] = []
-    tables = {
-        table.name: table for table in bench("scorers", ["fake", "ears"], device="cpu", quick=True, note=told.append)
-    }
+    plan = Plan(runs=1, calls=3)
+    tables = {table.name: table for table in bench_scorers(["fake", "ears"], "cpu", plan, told.append)}
     assert list(tables) == ["steps", "places", "memory", "left_out"]
     assert [(row["head"], row["audio_seconds"]) for row in tables["steps"].rows] == [("fake", s) for s in (1, 3, 10)]
     assert [row["how"] for row in tables["places"].rows] == ["in a row, torch threads: 1", "threads: 1", "processes: 1"]
@@ -52,19 +49,19 @@ def test_every_table_has_its_rows_and_units(capsys: pytest.CaptureFixture[str]) 
 def _measured(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     rows: list[timing.Row] = [{"how": "fast", "median_ms": 1234.567, "runs": 3}]
     tables = [Table("places", "Where", rows), Table("left_out", "Who", [])]
-    monkeypatch.setitem(experiments.bench.KINDS, "scorers", lambda *_: tables)
+    monkeypatch.setattr(command, "bench_scorers", lambda *_: tables)
     return
 
 
 @pytest.mark.usefixtures("_measured")
 def test_the_command_prints_tables_or_one_object(capsys: pytest.CaptureFixture[str]) -> None:
-    outcome = command.run("scorers", [], device=None, quick=True, as_json=False)
+    outcome = command.run_scorers([], device=None, quick=True, as_json=False)
     printed = capsys.readouterr().out
     assert outcome.code == DONE
     assert "1,234.6" in printed
     assert "Where" in printed
     assert "Who" not in printed, "a table without rows is not shown"
-    data = json.loads(json.dumps(command.run("scorers", [], device=None, quick=True, as_json=True).data))
+    data = json.loads(json.dumps(command.run_scorers([], device=None, quick=True, as_json=True).data))
     assert capsys.readouterr().out == ""
     assert data["places"] == [{"how": "fast", "median_ms": 1234.567, "runs": 3}]
     assert data["left_out"] == []
@@ -72,14 +69,12 @@ def test_the_command_prints_tables_or_one_object(capsys: pytest.CaptureFixture[s
 
 
 def test_what_cannot_be_measured_is_told_of() -> None:
-    with pytest.raises(InputError, match="kind: 'engines' is unknown; known are scorers"):
-        command.run("engines", [], device=None, quick=True, as_json=True)
     with pytest.raises(InputError, match="kind: 'ears' is not known"):
-        command.run("scorers", ["ears"], device=None, quick=True, as_json=True)
+        command.run_scorers(["ears"], device=None, quick=True, as_json=True)
 
 
 def test_all_kinds_are_measured_but_the_one_that_hears_nothing() -> None:
-    assert set(every_kind()) == set(KINDS) - {"fake"}
+    assert set(every_kind()) == set(KINDS) - {"fake", "random"}
 
 
 def test_speech_is_eight_candidates_and_goes_on_for_as_long_as_it_is_needed() -> None:

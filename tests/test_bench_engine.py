@@ -105,7 +105,7 @@ def test_the_built_in_voice_can_be_measured() -> None:
 
 
 def test_the_command_prints_tables_or_one_object(capsys: pytest.CaptureFixture[str]) -> None:
-    settings = {"size": "tiny", "candidates": (1,), "frames": 10, "device": "cpu"}
+    settings = {"size": "tiny", "candidates": "1", "frames": 10, "device": "cpu"}
     outcome = command.run_engine("moss:random", as_json=False, **settings)
     shown = capsys.readouterr().out
     assert all(word in shown for word in ("static", "floor", "capture", "no GPU", "reduced"))

@@ -150,7 +150,7 @@ def test_raw_audio_is_written_as_it_becomes_final(
         (["x", "-o", "."], "-o: '.' is a folder"),
         (["x", "-o", "-", "--json"], "-o: standard output cannot carry both"),
         (["x", "--engine", "parrot"], "--engine: 'parrot' is not known; allowed are builtin, fake"),
-        (["x", "--scorer", "judge"], "--scorer: 'judge' is not known; allowed are builtin, clap:MODEL, fake"),
+        (["x", "--scorer", "judge"], "--scorer: 'judge' is not known; allowed are balanced, builtin"),
     ],
 )
 def test_bad_input_names_the_option_and_what_is_allowed(

@@ -100,7 +100,7 @@ def test_files_that_are_no_audio(
     ("arguments", "message"),
     [
         (["--text", " "], "--text: .*nothing to say"),
-        (["--text", TEXT, "--scorer", "nix"], "--scorer: 'nix' is not known; allowed are builtin"),
+        (["--text", TEXT, "--scorer", "nix"], "--scorer: 'nix' is not known; allowed are balanced, builtin"),
         (["--text", TEXT, "--scorer", "nix.toml"], "nix.toml: No such file"),
         (["--text", TEXT, "--device", "cuda:9"], "--device: 'cuda:9' is not there"),
         ([], "text"),

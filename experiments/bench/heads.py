@@ -74,8 +74,8 @@ def installed(specs: Sequence[str], device: str) -> tuple[list[Candidate], dict[
 
 
 def every_kind() -> list[str]:
-    """All kinds of heads but the one that hears nothing."""
-    return [kind for kind in sorted(KINDS) if kind != "fake"]
+    """All kinds of heads but those that hear nothing."""
+    return [kind for kind in sorted(KINDS) if kind not in ("fake", "random")]
 
 
 class Step:

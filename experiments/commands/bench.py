@@ -12,33 +12,36 @@ from collections.abc import Sequence
 import torch
 from rich.table import Table as Grid
 
-from experiments.bench import Table, bench
 from experiments.bench.engine import bench_engine
+from experiments.bench.scorers import FULL, QUICK, bench_scorers
+from experiments.bench.timing import Table
 from experiments.commands.outcome import DONE, InputError, Outcome
 from experiments.commands.terminal import Terminal
 
 
-def run(kind: str, heads: Sequence[str], *, device: str | None, quick: bool, as_json: bool) -> Outcome:
-    """Measure. Raises `InputError` for an unknown kind, and where nothing of what was asked for can be measured."""
+def run_scorers(heads: Sequence[str], *, device: str | None, quick: bool, as_json: bool) -> Outcome:
+    """Measure heads. Raises `InputError` where nothing of what was asked for can be measured."""
     terminal = Terminal.opened(output_is_data=as_json)
     try:
         with terminal.notes.status("loading") as status:
-            tables = bench(kind, heads, device=device or "cpu", quick=quick, note=status.update)
+            tables = bench_scorers(heads, device or "cpu", QUICK if quick else FULL, status.update)
     except ValueError as error:
         raise InputError(str(error)) from error
-    return _shown(kind, tables, device, terminal)
+    return _shown("scorers", tables, device, terminal)
 
 
 def run_engine(
-    spec: str, *, size: str | None, candidates: Sequence[int], frames: int, device: str | None, as_json: bool
+    spec: str, *, size: str | None, candidates: str, frames: int, device: str | None, as_json: bool
 ) -> Outcome:
     """Measure frames of an engine. Raises `InputError` for a wrong setting, or an engine that cannot be measured."""
     terminal = Terminal.opened(output_is_data=as_json)
     try:
+        counts = [int(one) for one in candidates.split(",")]
+    except ValueError:
+        raise InputError(f"--n: {candidates!r}; give whole numbers, such as 1,4,8") from None
+    try:
         with terminal.notes.status("loading") as status:
-            tables = bench_engine(
-                spec, size=size, candidates=candidates, frames=frames, device=device, note=status.update
-            )
+            tables = bench_engine(spec, size=size, candidates=counts, frames=frames, device=device, note=status.update)
     except ValueError as error:
         raise InputError(str(error)) from error
     return _shown("engine", tables, device, terminal)

@@ -1,0 +1,5 @@
+"""`python -m experiments.cli`."""
+
+from experiments.cli.program import main
+
+main()
