@@ -15,7 +15,7 @@ from engine.moss.engine import MossEngine
 from engine.moss.frames import FrameNetwork
 from engine.moss.graphs import Unrecorded
 from engine.moss.network import MossNetwork
-from engine.moss.static import BLOCK, FramePlace, Plan
+from engine.moss.static import BLOCK, TAIL_ROOM, FramePlace, Plan
 from engine.moss.static_stream import FramePlaces
 from engine.moss.stream import MossStream
 from experiments.bench.voices import SIZES
@@ -124,6 +124,17 @@ def test_longer_tails_trunks_and_prompts_are_recorded_when_they_come() -> None:
     same(plain, static, 20)
     assert recorder.made == 3, "a tail of more than 32"
     assert static.state.cache.pending == [50]
+    for stream in (plain, static):
+        stream.fork(torch.tensor([[1, 1]]))
+        stream.commit(torch.tensor([50]))
+    same(plain, static, 5)
+    assert recorder.made == 3
+    same(plain, static, TAIL_ROOM)
+    made = recorder.made
+    for stream in (plain, static):
+        stream.commit(torch.tensor([TAIL_ROOM]))
+    same(plain, static, 5)
+    assert recorder.made == made + 1, "buffers have moved: what was recorded before is void"
 
 
 class Watched(TorchDispatchMode):
@@ -225,11 +236,12 @@ def test_a_search_is_the_same_search_and_its_buffers_are_used_again() -> None:
     plain, static = (MossEngine(network, FakeCodec(), name="tiny", recorder=how) for how in (None, Unrecorded()))
     searches = [ChunkSearch(engine, FakeScorer()) for engine in (plain, static)]
     static.warm_up([request(9)], 4, Sampling())
+    assert static._places is not None
     for length in (9, 5):
+        static._places._idle[0].cache._trunk.fill_(torch.nan)  # a search before this one went wrong
         settings = {"n": 4, "beam_width": 2, "chunk_frames": 10, "max_seconds": 3.0, "guidance": 1.0}
         theirs, mine = (search.generate(request(length), **settings) for search in searches)
         assert torch.equal(theirs.frames, mine.frames)
         assert theirs.audio.tobytes() == mine.audio.tobytes()
-    assert static._places is not None
     assert len(static._places._idle) == 1
     assert mine.performance["graph_capture_seconds"] == 0.0
