@@ -73,7 +73,7 @@ def test_takes_that_do_not_differ_have_no_unit() -> None:
 
 
 def test_beginnings_have_right_answers_of_their_own() -> None:
-    found = effects([NOISE, CUT], [take_found(1.0, 0.0)] * 2, SIGNS, "early")
+    found = effects([NOISE, CUT], [take_found(1.0, 0.0)] * 2, SIGNS, "beginning")
     assert {one.damage for one in found} == {"cut"}
     assert [one.term for one in found if one.meant] == ["ear.errors"]
 

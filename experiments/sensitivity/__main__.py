@@ -24,7 +24,6 @@ from search import ChunkSearch
 HEADS = ("listener", "whisper:base", "naturalness", "speaker")
 MAIN_TERMS = (
     "listener.listener",
-    "listener.pace",
     "whisper.prefix_wer",
     "whisper.confidence",
     "naturalness.dnsmos",
@@ -35,7 +34,7 @@ MAIN_TERMS = (
 )
 """Of the heads that come with real weights; of others, all terms are shown."""
 
-EARLY_TERMS = ("listener.listener", "listener.pace", "whisper.prefix_wer", "whisper.words_behind", "whisper.confidence")
+EARLY_TERMS = ("listener.listener", "whisper.prefix_wer", "whisper.words_behind", "whisper.confidence")
 
 
 def main() -> None:
@@ -78,7 +77,7 @@ def _page(takes: int, found: Sequence[Effect], whole: Sequence[str], early: Sequ
         grid(DAMAGES, found, whole),
         "## Beginnings that are not finished",
         cells,
-        grid(DAMAGES, found, early, "early"),
+        grid(DAMAGES, found, early, "beginning"),
         "## Damages that a term likes",
         liked(DAMAGES, found, [*whole, *early]) or "None.",
     ]
@@ -89,7 +88,7 @@ def _effects(name: str, head: Head, takes: Sequence[Take], kept: Path) -> list[E
     heard: list[Heard] = list(listen(name, head, takes, kept, _note))
     signs = {f"{name}.{head.name}": 1.0} | {f"{name}.{term.name}": term.sign for term in head.terms}
     whole = effects(DAMAGES, [one.whole for one in heard], signs)
-    early = effects(DAMAGES, [one.early for one in heard], signs, "early") if heard[0].early else []
+    early = effects(DAMAGES, [one.early for one in heard], signs, "beginning") if heard[0].early else []
     return whole + early
 
 

@@ -38,16 +38,16 @@ def heat_map(damages: Sequence[Damage], found: Sequence[Effect], terms: Sequence
     colours = LinearSegmentedColormap.from_list("drop", [HIGHER, LEVEL, LOWER]).with_extremes(bad=UNJUDGED)
     drops = np.array([[_drop(cells.get((damage.name, term))) for term in terms] for damage in rows])
     with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(2.4 + 0.72 * len(terms), 1.3 + 0.25 * len(rows)), layout="constrained")
+        figure = Figure(figsize=(2.4 + 0.84 * len(terms), 1.3 + 0.25 * len(rows)), layout="constrained")
         axes = figure.add_subplot()
         image = axes.imshow(drops, cmap=colours, vmin=-STRONGEST, vmax=STRONGEST, aspect="auto")
         for row, damage in enumerate(rows):
             for column, term in enumerate(terms):
                 one = cells.get((damage.name, term))
                 drop = drops[row, column]
-                plain = math.isfinite(drop) and abs(drop) < 0.55 * STRONGEST
+                plain = math.isfinite(drop) and abs(drop) < 0.8 * STRONGEST
                 weight = "bold" if one is not None and one.meant else "normal"
-                text = f"{drop:.1f}" if math.isfinite(drop) else "n"
+                text = f"{round(drop, 1) + 0.0:.1f}" if math.isfinite(drop) else "n"
                 axes.text(column, row, text, ha="center", va="center", weight=weight, color="#111" if plain else "#fff")
         axes.set_yticks(range(len(rows)), [damage.what for damage in rows])
         axes.set_xticks(range(len(terms)), [term.replace(".", "\n") for term in terms])

@@ -1,7 +1,7 @@
 """Speaks takes, damages them, lets heads hear take and copies, and keeps what they find. Knows no statistics.
 
 What was heard is kept in a file of JSON lines, by head and by the samples it heard, so that a stopped study goes on.
-The file does not know a head's code: it has to go when a head has changed.
+A head with new terms hears again. Other changes of a head are not seen: then the file has to go.
 """
 
 from __future__ import annotations
@@ -116,12 +116,13 @@ def listen(
     Only heads that know the text hear the beginnings: to others, a beginning is only a shorter clip.
     """
     known = dict(_lines(kept))
-    knows_text = any(term.name == "prefix_wer" for term in head.terms)
+    terms = {f"{label}.{term.name}" for term in head.terms}
+    knows_text = f"{label}.prefix_wer" in terms
     for place, take in enumerate(takes):
         copies = copies_of(take)
         reference = takes[(place + 1) % len(takes)].audio
         key = digest(label, [*copies.values(), reference])
-        if key not in known:
+        if key not in known or not terms <= known[key]["whole"][UNDAMAGED].keys():
             note(f"{label} hears {take.id}")
             request = SpeechRequest(text=take.text, id=take.id, reference=(reference, SAMPLE_RATE))
             whole = scored(head, request, copies, finished=True)

@@ -26,7 +26,7 @@ class Effect:
     """What a damage does to a term.
 
     Attributes:
-        stage: "whole", or "early": a beginning that is not finished.
+        stage: "whole", or "beginning": unfinished.
         takes: those whose undamaged copy is judged.
         unjudged: of these, those whose damaged copy is not.
         below, above: shares of the takes; what remains are ties.
@@ -48,8 +48,10 @@ class Effect:
 
     @property
     def drop_in_units(self) -> float:
-        """NaN where undamaged takes do not differ."""
-        return self.drop / self.unit if self.unit > 0 else math.nan
+        """NaN where undamaged takes do not differ and the copies do."""
+        if self.unit > 0:
+            return self.drop / self.unit
+        return math.nan if self.drop else 0.0
 
     @property
     def verdict(self) -> str:
@@ -146,4 +148,4 @@ def _share(one: Effect) -> str:
 
 
 def _drop(one: Effect) -> str:
-    return f"{one.drop_in_units:.1f}" if math.isfinite(one.drop_in_units) else "-"
+    return f"{round(one.drop_in_units, 1) + 0.0:.1f}" if math.isfinite(one.drop_in_units) else "-"
