@@ -63,7 +63,7 @@ class Work(TorchDispatchMode):
 
         self._patches = [
             mock.patch.object(BranchCache, "extend", attending),
-            mock.patch.object(search_state, "_grown", self.aside(grown)),  # amortised: test_state counts it
+            mock.patch.object(search_state, "_grown", self.aside(grown)),  # amortised: test_branch_cache counts it
         ]
         for patch in self._patches:
             patch.start()
