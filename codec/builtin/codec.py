@@ -18,6 +18,7 @@ from torch import Tensor
 from codec.builtin.network import SEMANTIC, Decoder, DecoderConfig, NetworkMemory
 from codec.builtin.spectrum import FRAME, HARMONIC_BANDS, HOPS_PER_FRAME, NOISE_BANDS, SAMPLE_RATE
 from codec.builtin.synthesizer import Synthesizer, SynthesizerState
+from codec.chunks import checked_codes
 from search.protocols import Chunk
 from search.state import Attend, BranchCache, fork_rows, shared
 
@@ -63,7 +64,7 @@ class BuiltinCodecStream:
             ValueError: a shape, a length or a code that this codec does not have; nothing has been decoded then.
         """
         state = self._open_state()
-        codes = self._checked(chunk)
+        codes = checked_codes(chunk, self._shape[0] * self._shape[1], self._codec.book_sizes, self._codec.device)
         rows, length, _ = codes.shape
         if not length:
             return torch.zeros(rows, 0, device=self._codec.device)
@@ -109,27 +110,6 @@ class BuiltinCodecStream:
             return attend(layer, *split).flatten(0, 1)
 
         return by_row
-
-    def _checked(self, chunk: Chunk) -> Tensor:
-        """The chunk's codes, int64 [R, T, q], with padding replaced by code 0."""
-        rows, sizes = self._shape[0] * self._shape[1], self._codec.book_sizes
-        frames, lengths = chunk.frames, chunk.lengths
-        if frames.ndim != 3 or frames.shape[0] != rows or frames.shape[2] != len(sizes) or frames.is_floating_point():
-            raise ValueError(
-                f"codec: frames are {tuple(frames.shape)} {frames.dtype}; integers [{rows}, T, {len(sizes)}] are needed"
-            )
-        if tuple(lengths.shape) != (rows,) or bool(((lengths < 0) | (lengths > frames.shape[1])).any()):
-            raise ValueError(f"codec: lengths {lengths.tolist()} are not {rows} numbers from 0 to {frames.shape[1]}")
-        codes = frames.to(self._codec.device, torch.int64)
-        padding = torch.arange(frames.shape[1], device=codes.device) >= lengths.to(codes.device)[:, None]
-        codes = codes.masked_fill(padding[..., None], 0)
-        wrong = ((codes < 0) | (codes >= torch.tensor(sizes, device=codes.device))).nonzero()
-        if len(wrong):
-            row, frame, book = wrong[0].tolist()
-            value = int(codes[row, frame, book])
-            allowed = f"0 to {sizes[book] - 1} are allowed"
-            raise ValueError(f"codec: code {value} in book {book} (row {row}, frame {frame}); {allowed}")
-        return codes
 
 
 class BuiltinCodec:

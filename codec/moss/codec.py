@@ -175,28 +175,3 @@ class MossCodec:
         """Float32 [B, N, channels, T * hop] of codes [B, N, T, books], with attention from `steps`."""
         samples: Tensor = self.network.decoder(self.network.quantizer.decode(codes), steps)
         return samples.view(*codes.shape[:2], -1, self.channels).transpose(-1, -2)
-
-    def checked(self, frames: Tensor, lengths: Tensor, rows: int) -> Tensor:
-        """Codes int64 [rows, T, books] on the codec's device, with padding replaced by code 0, or `ValueError`."""
-        if frames.ndim != 3 or frames.shape[0] != rows or frames.is_floating_point():
-            raise ValueError(
-                f"codec: frames are {tuple(frames.shape)} {frames.dtype}; integers [{rows}, T, {self.books}] are needed"
-            )
-        if frames.shape[2] != self.books:
-            raise ValueError(
-                f"codec: frames have {frames.shape[2]} codes, the codec was loaded for {self.books} books; "
-                "load it with as many as the voice speaks"
-            )
-        if tuple(lengths.shape) != (rows,) or bool(((lengths < 0) | (lengths > frames.shape[1])).any()):
-            raise ValueError(f"codec: lengths {lengths.tolist()} are not {rows} numbers from 0 to {frames.shape[1]}")
-        codes = frames.to(self.device, torch.int64)
-        padding = torch.arange(frames.shape[1], device=self.device) >= lengths.to(self.device)[:, None]
-        codes = codes.masked_fill(padding[..., None], 0)
-        wrong = ((codes < 0) | (codes >= self.config.quantizer.size)).nonzero()
-        if len(wrong):
-            row, frame, book = wrong[0].tolist()
-            raise ValueError(
-                f"codec: code {int(codes[row, frame, book])} in book {book} (row {row}, frame {frame}); "
-                f"0 to {self.config.quantizer.size - 1} are allowed"
-            )
-        return codes

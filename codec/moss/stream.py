@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from codec.chunks import checked_codes
 from codec.moss.memory import StackMemory
 from search.protocols import Chunk
 from search.state import fork_rows
@@ -37,7 +38,7 @@ class MossCodecStream:
     def decode_channels(self, chunk: Chunk) -> Tensor:
         """As `decode`, but all channels: float32 [R, channels, T * hop]."""
         state, codec = self._open_state(), self._codec
-        codes = codec.checked(chunk.frames, chunk.lengths, rows=self._shape[0] * self._shape[1])
+        codes = checked_codes(chunk, self._shape[0] * self._shape[1], codec.book_sizes, codec.device)
         rows, length, _ = codes.shape
         lengths = chunk.lengths.cpu()
         pieces = [torch.zeros(rows, codec.channels, 0, device=codec.device)]
