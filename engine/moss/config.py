@@ -58,6 +58,31 @@ class SpecialIds:
     user_slot: int
     assistant_slot: int
 
+    @classmethod
+    def read(cls, top: Fields) -> Self:
+        """From the fields of a `config.json`."""
+        return cls(
+            pad=top.integer("pad_token_id"),
+            im_start=top.integer("im_start_token_id"),
+            im_end=top.integer("im_end_token_id"),
+            audio_start=top.integer("audio_start_token_id"),
+            audio_end=top.integer("audio_end_token_id"),
+            user_slot=top.integer("audio_user_slot_token_id"),
+            assistant_slot=top.first_integer("audio_assistant_slot_token_id", "audio_assistant_gen_slot_token_id"),
+        )
+
+    def to_json(self) -> dict[str, int]:
+        """The fields that `read` reads back."""
+        return {
+            "pad_token_id": self.pad,
+            "im_start_token_id": self.im_start,
+            "im_end_token_id": self.im_end,
+            "audio_start_token_id": self.audio_start,
+            "audio_end_token_id": self.audio_end,
+            "audio_user_slot_token_id": self.user_slot,
+            "audio_assistant_slot_token_id": self.assistant_slot,
+        }
+
 
 @dataclass(frozen=True)
 class MossConfig:
@@ -128,15 +153,12 @@ class MossConfig:
         backbone = _read_backbone(_backbone_fields(raw), tied)
         top.one_of("hidden_size", backbone.hidden, default=backbone.hidden)
         top.one_of("local_hidden_size", backbone.hidden, default=backbone.hidden)
-        books = top.integer("n_vq")
-        sizes = top.integers("audio_codebook_sizes", default=[top.integer("audio_vocab_size")] * books)
-        if len(sizes) != books:
-            raise ConfigError(f"audio_codebook_sizes has {len(sizes)} entries, n_vq says {books}")
+        sizes = read_books(top)
         return cls(
             backbone=backbone,
-            local=_read_local(top, top.nested("gpt2_config"), backbone.hidden, books),
-            ids=_read_ids(top),
-            codebook_sizes=tuple(sizes),
+            local=_read_local(top, top.nested("gpt2_config"), backbone.hidden, len(sizes)),
+            ids=SpecialIds.read(top),
+            codebook_sizes=sizes,
             audio_pad=top.first_integer("audio_pad_token_id", "audio_pad_code"),
             sample_rate=top.integer("sampling_rate"),
             text_head_mode=top.text("local_text_head_mode"),
@@ -182,13 +204,7 @@ class MossConfig:
             "audio_vocab_size": max(self.codebook_sizes),
             "audio_codebook_sizes": list(self.codebook_sizes),
             "audio_pad_token_id": self.audio_pad,
-            "pad_token_id": self.ids.pad,
-            "im_start_token_id": self.ids.im_start,
-            "im_end_token_id": self.ids.im_end,
-            "audio_start_token_id": self.ids.audio_start,
-            "audio_end_token_id": self.ids.audio_end,
-            "audio_user_slot_token_id": self.ids.user_slot,
-            "audio_assistant_slot_token_id": self.ids.assistant_slot,
+            **self.ids.to_json(),
             "sampling_rate": self.sample_rate,
             "audio_tokenizer_name_or_path": self.codec,
             "local_transformer_layers": self.local.layers,
@@ -197,6 +213,15 @@ class MossConfig:
             "qwen3_config": backbone,
             "gpt2_config": local,
         }
+
+
+def read_books(top: Fields) -> tuple[int, ...]:
+    """Sizes of the codebooks; all alike unless the config says otherwise."""
+    books = top.integer("n_vq")
+    sizes = top.integers("audio_codebook_sizes", default=[top.integer("audio_vocab_size")] * books)
+    if len(sizes) != books:
+        raise ConfigError(f"audio_codebook_sizes has {len(sizes)} entries, n_vq says {books}")
+    return tuple(sizes)
 
 
 def _backbone_fields(raw: Mapping[str, Any]) -> Fields:
@@ -261,18 +286,6 @@ def _read_local(top: Fields, fields: Fields, hidden: int, books: int) -> LocalCo
         feed_forward=fields.integer("n_inner", default=4 * hidden),
         rope_base=fields.positive("rope_base"),
         norm_eps=fields.positive("layer_norm_epsilon"),
-    )
-
-
-def _read_ids(top: Fields) -> SpecialIds:
-    return SpecialIds(
-        pad=top.integer("pad_token_id"),
-        im_start=top.integer("im_start_token_id"),
-        im_end=top.integer("im_end_token_id"),
-        audio_start=top.integer("audio_start_token_id"),
-        audio_end=top.integer("audio_end_token_id"),
-        user_slot=top.integer("audio_user_slot_token_id"),
-        assistant_slot=top.first_integer("audio_assistant_slot_token_id", "audio_assistant_gen_slot_token_id"),
     )
 
 

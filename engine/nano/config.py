@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from codec.checkpoints.errors import ConfigError
 from codec.checkpoints.fields import Fields
-from engine.moss.config import GlobalConfig, LocalConfig, MossConfig, SpecialIds
+from engine.moss.config import GlobalConfig, LocalConfig, MossConfig, SpecialIds, read_books
 
 MODEL_TYPE = "moss_tts_nano"
 ARCHITECTURE = "global_local_transformer"
@@ -46,7 +46,7 @@ class NanoConfig(MossConfig):
                 rope_base=backbone.rope_theta,
                 norm_eps=backbone.norm_eps,
             ),
-            ids=_read_ids(top),
+            ids=SpecialIds.read(top),
             codebook_sizes=_read_books(top),
             audio_pad=top.integer("audio_pad_token_id"),
             sample_rate=top.integer("audio_tokenizer_sample_rate"),
@@ -77,13 +77,7 @@ class NanoConfig(MossConfig):
             "audio_vocab_size": max(self.codebook_sizes),
             "audio_codebook_sizes": list(self.codebook_sizes),
             "audio_pad_token_id": self.audio_pad,
-            "pad_token_id": self.ids.pad,
-            "im_start_token_id": self.ids.im_start,
-            "im_end_token_id": self.ids.im_end,
-            "audio_start_token_id": self.ids.audio_start,
-            "audio_end_token_id": self.ids.audio_end,
-            "audio_user_slot_token_id": self.ids.user_slot,
-            "audio_assistant_slot_token_id": self.ids.assistant_slot,
+            **self.ids.to_json(),
             "audio_tokenizer_sample_rate": self.sample_rate,
             "audio_tokenizer_pretrained_name_or_path": self.codec,
             "local_transformer_layers": self.local.layers,
@@ -116,22 +110,7 @@ def _read_backbone(fields: Fields) -> GlobalConfig:
 
 
 def _read_books(top: Fields) -> tuple[int, ...]:
-    books, widest = top.integer("n_vq"), top.integer("audio_vocab_size")
-    sizes = top.integers("audio_codebook_sizes", default=[widest] * books)
-    if len(sizes) != books:
-        raise ConfigError(f"audio_codebook_sizes has {len(sizes)} entries, n_vq says {books}")
+    sizes, widest = read_books(top), top.integer("audio_vocab_size")
     if sizes and widest < max(sizes):
         raise ConfigError(f"audio_vocab_size is {widest}: it must be at least the largest of audio_codebook_sizes")
-    return tuple(sizes)
-
-
-def _read_ids(top: Fields) -> SpecialIds:
-    return SpecialIds(
-        pad=top.integer("pad_token_id"),
-        im_start=top.integer("im_start_token_id"),
-        im_end=top.integer("im_end_token_id"),
-        audio_start=top.integer("audio_start_token_id"),
-        audio_end=top.integer("audio_end_token_id"),
-        user_slot=top.integer("audio_user_slot_token_id"),
-        assistant_slot=top.integer("audio_assistant_slot_token_id"),
-    )
+    return sizes
