@@ -6,26 +6,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
-from torch import Tensor
 
 from codec.checkpoints.errors import CheckpointError, ConfigError
 from engine.moss.checkpoint import load_network, save_network, tied_names
+from tests.checkpoint_files import Weights, rewrite, same, shard
 from tests.tiny import tiny_moss, tiny_moss_config
 
-Weights = dict[str, Tensor]
 EMBEDDING, HEAD = "audio_embeddings.1.weight", "audio_lm_heads.1.weight"
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tiny_moss(tmp_path / "checkpoint")
-
-
-def rewrite(folder: Path, change: Callable[[Weights], object]) -> None:
-    weights = load_file(folder / "model.safetensors")
-    change(weights)
-    save_file(weights, folder / "model.safetensors")
 
 
 def heads_only(weights: Weights) -> None:
@@ -36,10 +28,6 @@ def heads_only(weights: Weights) -> None:
 def both_copies(weights: Weights) -> None:
     for head, embedding in tied_names(tiny_moss_config()):
         weights[head] = weights[embedding].clone()
-
-
-def same(left: Weights, right: Weights) -> bool:
-    return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
 
 
 def test_a_written_network_reads_back_bitwise(folder: Path, tmp_path: Path) -> None:
@@ -59,14 +47,7 @@ def test_tied_weights_may_be_stored_in_any_form(folder: Path, form: Callable[[We
 
 def test_shards_are_found_through_their_index(folder: Path) -> None:
     network = load_network(folder)
-    weights = load_file(folder / "model.safetensors")
-    names = sorted(weights)
-    shards = {"a.safetensors": names[::2], "b.safetensors": names[1::2]}
-    for shard, part in shards.items():
-        save_file({name: weights[name] for name in part}, folder / shard)
-    (folder / "model.safetensors").unlink()
-    index = {"weight_map": {name: shard for shard, part in shards.items() for name in part}}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    shard(folder)
     assert same(load_network(folder).state_dict(), network.state_dict())
     (folder / "b.safetensors").unlink()
     with pytest.raises(CheckpointError, match=r"b\.safetensors does not exist"):

@@ -7,17 +7,15 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+from safetensors.torch import load_file
 
 from codec.checkpoints.errors import CheckpointError
 from codec.moss import load_moss_codec
 from codec.moss.codec import MossCodecNetwork
 from codec.moss.config import MossCodecConfig, TransformerConfig
 from codec.moss.network import rotation
+from tests.checkpoint_files import Weights, rewrite, same, shard
 from tests.tiny_codec import Kind, published_config, stored_weights, tiny_codec, tiny_config
-
-Weights = dict[str, Tensor]
 
 
 @pytest.fixture
@@ -36,10 +34,6 @@ def message_of(folder: Path, **options: Any) -> str:
 
 def state_of(folder: Path) -> Weights:
     return load_moss_codec(folder).network.state_dict()
-
-
-def same(left: Weights, right: Weights) -> bool:
-    return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
 
 
 def put(config: dict[str, Any], path: str, value: Any) -> None:
@@ -133,20 +127,9 @@ def test_weights_are_float32_but_for_the_products_of_the_decoder(folder: Path) -
     assert load_moss_codec(folder).dtype == torch.bfloat16
 
 
-def shards(folder: Path) -> None:
-    weights = load_file(folder / "model.safetensors")
-    names = sorted(weights)
-    parts = {"a.safetensors": names[::2], "b.safetensors": names[1::2]}
-    for shard, part in parts.items():
-        save_file({name: weights[name] for name in part}, folder / shard)
-    (folder / "model.safetensors").unlink()
-    index = {"weight_map": {name: shard for shard, part in parts.items() for name in part}}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-
-
 def test_shards_are_found_through_their_index(folder: Path) -> None:
     expected = state_of(folder)
-    shards(folder)
+    shard(folder)
     assert same(state_of(folder), expected)
     path = folder / "b.safetensors"
     path.write_bytes(path.read_bytes()[:-9])
@@ -210,9 +193,7 @@ def not_a_number(weights: Weights) -> None:
 def test_damaged_weights_are_named_with_a_cure(
     folder: Path, damage: Callable[[Weights], None], words: list[str]
 ) -> None:
-    weights = load_file(folder / "model.safetensors")
-    damage(weights)
-    save_file(weights, folder / "model.safetensors")
+    rewrite(folder, damage)
     message = message_of(folder)
     assert all(word in message for word in words), message
 

@@ -4,10 +4,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from experiments.cli import run
 from experiments.verify import verify
+from tests.checkpoint_files import scale
 
 GOLDEN = Path(__file__).parent / "golden"
 INPUTS = {
@@ -47,9 +48,7 @@ def test_a_changed_weight_fails_the_checks_that_depend_on_it(
     tmp_path: Path, name: str, tensor: str, factor: float, checks: set[str]
 ) -> None:
     bundle = Path(shutil.copytree(GOLDEN / name, tmp_path / name))
-    weights = load_file(bundle / "model.safetensors")
-    weights[tensor] = weights[tensor] * factor
-    save_file(weights, bundle / "model.safetensors")
+    scale(bundle, tensor, factor)
     assert checks <= {check.name for check in verify("moss-codec", bundle) if not check.passed}
     assert run(["verify", "moss-codec", str(bundle)]) == 1
 

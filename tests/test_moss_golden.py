@@ -9,6 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from experiments.verify import KINDS, verify
 from experiments.verify.compare import compare
+from tests.checkpoint_files import scale
 
 BUNDLE = Path(__file__).parent / "golden" / "moss_local"
 
@@ -43,9 +44,7 @@ DAMAGE = [
 def test_a_changed_weight_fails_the_checks_that_depend_on_it(
     bundle: Path, tensor: str, factor: float, checks: set[str]
 ) -> None:
-    weights = load_file(bundle / "model.safetensors")
-    weights[tensor] = weights[tensor] * factor
-    save_file(weights, bundle / "model.safetensors")
+    scale(bundle, tensor, factor)
     assert checks <= {record.name for record in verify("moss", bundle) if not record.passed}
 
 

@@ -6,26 +6,19 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+from safetensors.torch import load_file
 
 from codec.checkpoints.errors import CheckpointError, ConfigError
 from engine.nano.checkpoint import load_network, tied_names
+from tests.checkpoint_files import Weights, rewrite, same, shard
 from tests.tiny_nano import tiny_nano, tiny_nano_config
 
-Weights = dict[str, Tensor]
 EMBEDDING, HEAD = "audio_embeddings.1.weight", "audio_lm_heads.1.weight"
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tiny_nano(tmp_path / "checkpoint")
-
-
-def rewrite(folder: Path, change: Callable[[Weights], object]) -> None:
-    weights = load_file(folder / "model.safetensors")
-    change(weights)
-    save_file(weights, folder / "model.safetensors")
 
 
 def as_bin(folder: Path) -> Path:
@@ -47,10 +40,6 @@ def both_copies(weights: Weights) -> None:
 
 def stray(weights: Weights) -> None:
     weights["local_transformer.wte.weight"] = torch.zeros(96, 32)
-
-
-def same(left: Weights, right: Weights) -> bool:
-    return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
 
 
 @pytest.mark.parametrize("pickled", [False, True])
@@ -89,14 +78,7 @@ def test_untied_heads_are_read_where_the_config_says_so(folder: Path) -> None:
 
 def test_shards_are_found_through_their_index(folder: Path) -> None:
     network = load_network(folder)
-    weights = load_file(folder / "model.safetensors")
-    names = sorted(weights)
-    shards = {"a.safetensors": names[::2], "b.safetensors": names[1::2]}
-    for shard, part in shards.items():
-        save_file({name: weights[name] for name in part}, folder / shard)
-    (folder / "model.safetensors").unlink()
-    index = {"weight_map": {name: shard for shard, part in shards.items() for name in part}}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    shard(folder)
     assert same(load_network(folder).state_dict(), network.state_dict())
     (folder / "b.safetensors").unlink()
     with pytest.raises(CheckpointError, match=r"b\.safetensors does not exist"):

@@ -7,6 +7,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from experiments.verify import verify
+from tests.checkpoint_files import scale
 
 BUNDLE = Path(__file__).parent / "golden" / "moss_nano"
 
@@ -48,9 +49,7 @@ DAMAGE = [
 def test_a_changed_weight_fails_the_checks_that_depend_on_it(
     bundle: Path, tensor: str, factor: float, checks: set[str]
 ) -> None:
-    weights = load_file(bundle / "model.safetensors")
-    weights[tensor] = weights[tensor] * factor
-    save_file(weights, bundle / "model.safetensors")
+    scale(bundle, tensor, factor)
     assert checks <= {record.name for record in verify("moss-nano", bundle) if not record.passed}
 
 

@@ -15,6 +15,7 @@ from codec.checkpoints.errors import CheckpointError
 from scorers.voiceclap.config import VoiceClapConfig
 from scorers.voiceclap.features import mel_filters
 from scorers.voiceclap.weights import load_network
+from tests.checkpoint_files import same, shard
 
 BUNDLE = Path(__file__).parent / "golden" / "voiceclap_like"
 CPU = torch.device("cpu")
@@ -88,15 +89,9 @@ def test_a_weight_file_that_cannot_be_read_is_named(folder: Path) -> None:
 
 
 def test_shards_are_found_through_their_index(folder: Path) -> None:
-    whole, tensors = load_network(folder, CPU).state_dict(), stored(folder)
-    (folder / "model.safetensors").unlink()
-    shards = {"a.safetensors": list(tensors)[::2], "b.safetensors": list(tensors)[1::2]}
-    for shard, names in shards.items():
-        save_file({name: tensors[name] for name in names}, folder / shard)
-    index = {"weight_map": {name: shard for shard, names in shards.items() for name in names}}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    found = load_network(folder, CPU).state_dict()
-    assert all(torch.equal(found[name], whole[name]) for name in whole)
+    whole = load_network(folder, CPU).state_dict()
+    shard(folder)
+    assert same(load_network(folder, CPU).state_dict(), whole)
 
 
 def test_a_value_that_is_not_finite_is_named(folder: Path) -> None:
@@ -135,9 +130,7 @@ def test_names_may_differ_before_the_parts(folder: Path, audio: str, text: str, 
     theirs = {renamed(name, audio, text, projection): tensor for name, tensor in stored(folder).items()}
     assert len(theirs.keys() - stored(folder).keys()) > 60
     store(folder, theirs)
-    found = load_network(folder, CPU).state_dict()
-    assert found.keys() == ours.keys()
-    assert all(torch.equal(found[name], ours[name]) for name in ours)
+    assert same(load_network(folder, CPU).state_dict(), ours)
 
 
 def test_what_training_leaves_behind_is_not_missed_and_not_in_the_way(folder: Path) -> None:

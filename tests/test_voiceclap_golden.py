@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from experiments.verify import verify
 from scorers.voiceclap.config import VoiceClapConfig
 from scorers.voiceclap.features import fitted, floored, log_mel, log_power, mel_filters, scale_of
 from scorers.voiceclap.network import VoiceClap
 from scorers.voiceclap.predictors import load_predictors
+from tests.checkpoint_files import scale
 
 BUNDLE = Path(__file__).parent / "golden" / "voiceclap_like"
 
@@ -42,9 +43,7 @@ def test_a_changed_weight_fails_the_checks_that_depend_on_it(
     tmp_path: Path, tensor: str, factor: float, noticed: set[str]
 ) -> None:
     bundle = Path(shutil.copytree(BUNDLE, tmp_path / "bundle"))
-    weights = load_file(bundle / "model.safetensors")
-    weights[tensor] = weights[tensor] * factor
-    save_file(weights, bundle / "model.safetensors")
+    scale(bundle, tensor, factor)
     failed = {check.name for check in verify("voiceclap", bundle) if not check.passed}
     assert noticed <= failed
     assert failed.isdisjoint({"log_mel.0", "head.genuineness_head"})
