@@ -109,9 +109,11 @@ class Ear:
 
     def __init__(self) -> None:
         self.batches: list[bool] = []
+        self.instructions: list[str] = []
 
     def prepare(self, request: SpeechRequest) -> None:
         assert request.reference is not None
+        self.instructions += [request.instruction] if request.instruction else []
 
     def judge(self, clips: Sequence[Clip]) -> list[Judgement]:
         self.batches.append(clips[0].finished)
@@ -135,6 +137,10 @@ def test_what_was_heard_is_kept_and_not_heard_again(tmp_path: Path) -> None:
     again = Ear()
     assert list(listen("ear", Rereader(again), takes, kept)) == first
     assert again.batches == [True, False]
+    instructed = Ear()
+    list(listen("ear", Rereader(instructed), takes[:1], kept, "calm"))
+    assert instructed.batches == [True, False]
+    assert set(instructed.instructions) == {"calm"}
 
 
 def test_the_command_writes_table_page_and_plot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import torch
 
 from engine.registry import load_engine
 from experiments.prompts import read_prompts
-from experiments.sensitivity.damages import DAMAGES, Take
+from experiments.sensitivity.damages import DAMAGES
 from experiments.sensitivity.plot import heat_map
 from experiments.sensitivity.study import Heard, listen, takes_of
 from experiments.sensitivity.table import Effect, answers, effects, grid, liked
@@ -50,9 +50,10 @@ def main() -> None:
     search = ChunkSearch(load_engine("builtin"))
     takes = [take for seed in arguments.seeds for take in takes_of(search, prompts, seed, _note)]
     arguments.work.mkdir(parents=True, exist_ok=True)
-    found = [
-        effect for name, head in heads.items() for effect in _effects(name, head, takes, arguments.work / "heard.jsonl")
-    ]
+    kept = arguments.work / "heard.jsonl"
+    found: list[Effect] = []
+    for name, head in heads.items():
+        found += _effects(name, head, list(listen(name, head, takes, kept, arguments.instruction, _note)))
     arguments.out.mkdir(parents=True, exist_ok=True)
     _write_csv(arguments.out / "sensitivity.csv", found)
     ours = set(MAIN_TERMS) | set(EARLY_TERMS)
@@ -84,8 +85,7 @@ def _page(takes: int, found: Sequence[Effect], whole: Sequence[str], early: Sequ
     return "\n\n".join(parts) + "\n"
 
 
-def _effects(name: str, head: Head, takes: Sequence[Take], kept: Path) -> list[Effect]:
-    heard: list[Heard] = list(listen(name, head, takes, kept, _note))
+def _effects(name: str, head: Head, heard: Sequence[Heard]) -> list[Effect]:
     signs = {f"{name}.{head.name}": 1.0} | {f"{name}.{term.name}": term.sign for term in head.terms}
     whole = effects(DAMAGES, [one.whole for one in heard], signs)
     early = effects(DAMAGES, [one.early for one in heard], signs, "beginning") if heard[0].early else []
@@ -116,6 +116,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--prompts", type=int, default=30, help="only the first so many")
     parser.add_argument("--seeds", type=int, nargs="+", default=[777])
     parser.add_argument("--heads", nargs="+", default=HEADS, help="heads, or TOML files with heads that need options")
+    parser.add_argument("--instruction", help="of all takes, for heads that compare the sound with words")
     parser.add_argument("--work", type=Path, default=Path("runs/sensitivity"), help="what was heard, to go on from")
     parser.add_argument("-o", "--out", type=Path, default=Path("docs/scorers"), help="folder of table and plot")
     parser.add_argument("--threads", type=int, default=1)

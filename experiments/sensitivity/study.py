@@ -109,9 +109,16 @@ def beginnings(take: Take, copies: dict[str, Pcm]) -> dict[str, Pcm]:
 
 
 def listen(
-    label: str, head: Head, takes: Sequence[Take], kept: Path, note: Callable[[str], object] = lambda _: None
+    label: str,
+    head: Head,
+    takes: Sequence[Take],
+    kept: Path,
+    instruction: str | None = None,
+    note: Callable[[str], object] = lambda _: None,
 ) -> Iterator[Heard]:
     """What a head finds in every take, from `kept` or by listening; the reference is the next take of the same voice.
+
+    `instruction` is for heads that compare the sound with words.
 
     Only heads that know the text hear the beginnings: to others, a beginning is only a shorter clip.
     """
@@ -121,10 +128,10 @@ def listen(
     for place, take in enumerate(takes):
         copies = copies_of(take)
         reference = takes[(place + 1) % len(takes)].audio
-        key = digest(label, [*copies.values(), reference])
+        key = digest(label + (instruction or ""), [*copies.values(), reference])
         if key not in known or not terms <= known[key]["whole"][UNDAMAGED].keys():
             note(f"{label} hears {take.id}")
-            request = SpeechRequest(text=take.text, id=take.id, reference=(reference, SAMPLE_RATE))
+            request = SpeechRequest(take.text, take.id, instruction=instruction, reference=(reference, SAMPLE_RATE))
             whole = scored(head, request, copies, finished=True)
             early = scored(head, request, beginnings(take, copies), finished=False) if knows_text else {}
             known[key] = {"whole": _labelled(label, whole), "early": _labelled(label, early)}
