@@ -34,7 +34,7 @@ def test_tables_of_a_tiny_network() -> None:
     for row in frames:
         assert 0 < float(row["floor_ms"]) < float(row["least_ms"])
         assert float(row["least_ms"]) <= float(row["median_ms"]) <= float(row["p95_ms"])
-        assert float(row["real_time_factor"]) == pytest.approx(float(row["median_ms"]) / 80)
+        assert float(row["rtf"]) == pytest.approx(float(row["median_ms"]) / 80)
     for row in tables["shares"].rows:
         parts = [float(row[f"{part}_percent"]) for part in ("global", "depth", "rest")]
         assert min(parts) > 0

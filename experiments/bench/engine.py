@@ -49,6 +49,7 @@ def bench_engine(
 
     Args:
         spec: `moss:random`, or an engine that can be loaded.
+        device: None is a GPU if there is one.
         size: of random weights: full, small or tiny; None is full on a GPU and small without.
         frames: that are timed for each row of the table, in chunks of ten.
 
@@ -57,7 +58,7 @@ def bench_engine(
     Raises:
         ValueError: a setting is not allowed, or the engine cannot be measured.
     """
-    where = device_of(device)
+    where = device_of(device or ("cuda" if torch.cuda.is_available() else None))
     if not CHUNK <= frames <= MOST_FRAMES or frames % CHUNK:
         raise ValueError(f"frames: {frames} is not allowed; give a multiple of {CHUNK} up to {MOST_FRAMES}")
     if not candidates or min(candidates) < 1:
@@ -109,10 +110,10 @@ def frame_row(
         "median_ms": median,
         "p95_ms": float(np.percentile(taken[1:], 95)),
         "least_ms": min(taken[1:]),
-        "real_time_factor": median * float(USUAL_FRAME_RATE) / 1000,
+        "rtf": median * float(USUAL_FRAME_RATE) / 1000,
         "floor_ms": floor,
         "over_floor": median / floor,
-        "capture_seconds": recorder.seconds if recorder else 0.0,
+        "capture_s": recorder.seconds if recorder else 0.0,
     }
 
 
