@@ -23,6 +23,7 @@ from experiments.builtin.token_data import (
     save_utterances,
 )
 from experiments.builtin.train_language_model import CONFIG, Settings, Training, new_network
+from experiments.builtin.whole import written_whole
 
 IDS, PAD = CONFIG.ids, CONFIG.audio_pad
 
@@ -154,3 +155,16 @@ def test_a_resumed_training_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> 
     assert torch.equal(first.step(batch), second.step(batch)), "moments and averages came along"
     for mine, theirs in zip(first.average.parameters(), second.average.parameters(), strict=True):
         assert torch.equal(mine, theirs)
+
+
+def test_a_file_that_is_half_written_takes_nobodys_place(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.safetensors"
+    path.write_text("older")
+    with pytest.raises(KeyboardInterrupt), written_whole(path) as partial:
+        partial.write_text("new")
+        raise KeyboardInterrupt
+    assert path.read_text() == "older"
+    with written_whole(path) as partial:
+        partial.write_text("new")
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]

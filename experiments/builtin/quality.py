@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
+
+from experiments.sweep.files import sum_of_parts
 
 NAMES = {"plain": "plain sampling, N=1", "search": "chunk search, N=8", "whole": "whole utterance, best of 8"}
 
@@ -67,10 +68,7 @@ def _seconds(value: float | None) -> str:
 
 def digest(paths: Iterable[Path]) -> str:
     """Twelve hex digits of the SHA-256 of what the files hold, in their order."""
-    found = hashlib.sha256()
-    for path in paths:
-        found.update(hashlib.sha256(path.read_bytes()).digest())
-    return found.hexdigest()[:12]
+    return sum_of_parts(path.read_bytes() for path in paths)[:12]
 
 
 def restore_lines(path: Path) -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ from safetensors.numpy import save_file
 from codec.builtin.spectrum import HOP, SAMPLE_RATE
 from experiments.builtin.corpus import sentences_for_evaluation
 from experiments.builtin.teacher import Reading, Teacher
+from experiments.builtin.whole import written_whole
 
 LOG = logging.getLogger(__name__)
 SEED = 20
@@ -56,9 +57,8 @@ def store(readings: Sequence[Reading], path: Path) -> None:
     }
     texts = path.with_suffix(".jsonl")
     texts.write_text("".join(json.dumps({"text": r.text}) + "\n" for r in readings), encoding="utf-8")
-    partial = path.with_suffix(".partial")
-    save_file(tensors, str(partial))
-    partial.rename(path)
+    with written_whole(path) as partial:
+        save_file(tensors, str(partial))
 
 
 def make_shard(job: tuple[int, list[str], Path]) -> tuple[int, float]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from codec.builtin.spectrum import HOP, HOPS_PER_FRAME
 from experiments.builtin.analysis import Envelopes, envelopes
+from experiments.builtin.whole import written_whole
 
 _DURATION_NODE = "/Cast_32_output_0"  # int64, duration of each symbol in 25 ms units (hibari-tts 0.2.1)
 _UNIT = 600  # samples of one duration unit
@@ -50,9 +51,8 @@ class Teacher:
         if not path.exists():
             model = onnx.load(Hibari().model_path)
             model.graph.output.append(onnx.helper.make_tensor_value_info(_DURATION_NODE, onnx.TensorProto.INT64, None))
-            partial = path.with_suffix(".partial")
-            onnx.save(model, str(partial))
-            partial.rename(path)
+            with written_whole(path) as partial:
+                onnx.save(model, str(partial))
         self._voice = Hibari(model=str(path))
 
     def read(self, text: str, rng: np.random.Generator, speed: float = 1.0, lead_units: int = 4) -> Reading | None:

@@ -18,6 +18,7 @@ from safetensors.numpy import load_file, save_file
 from torch import Tensor
 
 from engine.moss.config import SpecialIds
+from experiments.builtin.whole import written_whole
 
 HOPS = 8  # 10 ms hops of a frame, the unit of `ends`
 _FIELDS = ("codes", "frame_offsets", "phonemes", "phoneme_offsets", "phoneme_ends")
@@ -64,9 +65,8 @@ def save_utterances(utterances: Sequence[Utterance], path: Path) -> None:
         "phoneme_offsets": offsets([len(u.symbols) for u in utterances]),
         "phoneme_ends": np.concatenate([u.ends for u in utterances]).astype(np.float32),
     }
-    partial = path.with_suffix(".partial")
-    save_file(tensors, partial)
-    partial.rename(path)
+    with written_whole(path) as partial:
+        save_file(tensors, partial)
 
 
 @dataclass(frozen=True)

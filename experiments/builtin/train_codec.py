@@ -23,6 +23,7 @@ from codec.builtin.network import Attend, Decoder, DecoderConfig
 from experiments.builtin.codec_batches import Batch, damaged, draw, kept_residual, losses, random_frames, total
 from experiments.builtin.encoder import Encoder, Quantizer
 from experiments.builtin.tokens import Speech, load_speech
+from experiments.builtin.whole import written_whole
 
 LOG = logging.getLogger(__name__)
 SEED = 20
@@ -118,13 +119,11 @@ class Run:
             "spent": self.spent,
             "frozen": self.codes is not None,
         }
-        partial = self.checkpoint.with_suffix(".partial")
-        torch.save(state, partial)
-        partial.rename(self.checkpoint)
+        with written_whole(self.checkpoint) as partial:
+            torch.save(state, partial)
         decoder = {name: tensor.contiguous() for name, tensor in self.model.average.state_dict().items()}
-        partial = self.work / "codec.safetensors.partial"
-        save_file(decoder, str(partial))
-        partial.rename(self.work / "codec.safetensors")
+        with written_whole(self.work / "codec.safetensors") as partial:
+            save_file(decoder, str(partial))
 
     def resume(self) -> None:
         """Take up the checkpoint, if there is one."""
@@ -244,9 +243,8 @@ def write_tokens(speech: Speech, residual: Tensor, path: Path) -> None:
         "phoneme_offsets": speech.symbol_offsets,
         "phoneme_ends": speech.symbol_ends,
     }
-    partial = path.with_suffix(".partial")
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, str(partial))
-    partial.rename(path)
+    with written_whole(path) as partial:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, str(partial))
 
 
 def main() -> None:

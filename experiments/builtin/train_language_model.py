@@ -25,6 +25,7 @@ from experiments.builtin.corruption import PHONE_BOOKS, corrupt
 from experiments.builtin.language_loss import language_losses
 from experiments.builtin.muon import Optimizer
 from experiments.builtin.token_data import Batch, Batches, Utterance, collate, load_utterances
+from experiments.builtin.whole import written_whole
 
 LOG = logging.getLogger(__name__)
 SYMBOLS = 180
@@ -142,9 +143,8 @@ class Training:
             "generator": self.generator.get_state(),
             "counts": (self.steps, self.frames, self.seconds, self.epoch),
         }
-        partial = folder / "training.partial"
-        torch.save(state, partial)
-        partial.replace(folder / "training.pt")
+        with written_whole(folder / "training.pt") as partial:
+            torch.save(state, partial)
 
     def resume(self, folder: Path) -> None:
         """Go on where `save` was called; the epoch that was under way starts again."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,14 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         if isinstance(value, dict):
             found.append(value)
     return found
+
+
+def sum_of_parts(parts: Iterable[bytes]) -> str:
+    """Sixteen hex digits of the SHA-256 of the parts' own sums, in their order."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(hashlib.sha256(part).digest())
+    return digest.hexdigest()[:16]
 
 
 def sum_of(content: bytes) -> dict[str, Any]:

@@ -5,7 +5,6 @@ Knows nothing of studies and results.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import shlex
@@ -19,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+from experiments.sweep.files import sum_of_parts
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("chunksearch", "torch", "numpy", "faster-whisper", "ctranslate2", "onnxruntime", "transformers")
@@ -57,7 +58,7 @@ def fingerprint(specs: Iterable[str]) -> dict[str, Any]:
         path for folder in ("engine", "codec", "scorers") for path in sorted((ROOT / folder).rglob("*.safetensors"))
     ]
     found: dict[str, Any] = {f"version of {name}": value for name, value in versions().items() if value}
-    found["shipped weights"] = _sum([path.read_bytes() for path in shipped])
+    found["shipped weights"] = sum_of_parts([path.read_bytes() for path in shipped])
     for spec in sorted(set(specs)):
         place = Path(spec.partition(":")[2] or spec).expanduser()
         files = [place] if place.is_file() else sorted(place.rglob("*")) if place.is_dir() else []
@@ -67,15 +68,8 @@ def fingerprint(specs: Iterable[str]) -> dict[str, Any]:
             if path.suffix in _WEIGHTS
         ]
         if marks:
-            found[f"files of {spec}"] = _sum(marks)
+            found[f"files of {spec}"] = sum_of_parts(marks)
     return found
-
-
-def _sum(parts: Iterable[bytes]) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(hashlib.sha256(part).digest())
-    return digest.hexdigest()[:16]
 
 
 @lru_cache
