@@ -160,9 +160,14 @@ def test_a_resumed_training_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> 
 def test_a_file_that_is_half_written_takes_nobodys_place(tmp_path: Path) -> None:
     path = tmp_path / "tokens.safetensors"
     path.write_text("older")
-    with pytest.raises(KeyboardInterrupt), written_whole(path) as partial:
-        partial.write_text("new")
-        raise KeyboardInterrupt
+
+    def stopped() -> None:
+        with written_whole(path) as partial:
+            partial.write_text("new")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stopped()
     assert path.read_text() == "older"
     with written_whole(path) as partial:
         partial.write_text("new")
