@@ -209,14 +209,17 @@ def test_a_search_whose_head_dies_keeps_what_was_committed(away: InProcess) -> N
 
 
 PROGRAM = """
+import signal
 import sys
 from scorers.worker import InProcess
 from tests.test_worker_process import who
 from tests.troubled import hear, load, opened
 
 head = InProcess(load)  # with no guard of the main file: it must not run again in the child
-print(who(head)["pid"], flush=True)
+pid = who(head)["pid"]
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background jobs are without
 try:
+    print(pid, flush=True)
     sys.stdin.read()  # which ends when whoever tests this does
 except KeyboardInterrupt:
     print(who(head)["pid"], flush=True)

@@ -39,7 +39,7 @@ def bench_engine(
     ] = "moss:random",
     size: Annotated[str | None, typer.Option("--size", help="Of random weights: full, small or tiny.")] = None,
     n: Annotated[str, typer.Option("--n", help="Candidates, such as 1,4,8.")] = "1,4,8,16,32",
-    frames: Annotated[int, typer.Option("--frames", min=1, help="Frames that are measured.")] = 50,
+    frames: Annotated[int, typer.Option("--frames", help="That are measured: tens, up to 700.")] = 50,
     device: Device = None,
     as_json: Json = False,
     debug: Debug = False,  # noqa: ARG001
