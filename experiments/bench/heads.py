@@ -21,7 +21,6 @@ from search.config import SearchConfig
 from search.request import SpeechRequest
 
 TEXT = "The harbour was quiet that morning, and nobody had seen the boats come in before the rain began to fall."
-REQUEST = SpeechRequest(TEXT, instruction="A calm voice.")
 ROWS = 8
 CHUNK_SECONDS = 0.8
 
@@ -33,6 +32,11 @@ class Speech:
     pcm: Tensor
     sample_rate: int
     hop: int
+
+    @property
+    def request(self) -> SpeechRequest:
+        """What the rows say, with all that a head may want to compare them with: the last row is the voice."""
+        return SpeechRequest(TEXT, instruction="A calm voice.", reference=(self.pcm[-1].numpy(), self.sample_rate))
 
     def first(self, seconds: float) -> Tensor:
         """The beginning of every row in whole frames; a row that is shorter starts again."""
@@ -91,7 +95,7 @@ class Step:
     def prepare(self) -> None:
         self.close()
         for head in self._heads:
-            stream = head.open([REQUEST], len(self._new), self._speech.sample_rate, self._speech.hop)
+            stream = head.open([self._speech.request], len(self._new), self._speech.sample_rate, self._speech.hop)
             self._streams.append(stream)
             # A head that hears everything again at the next step need not judge what is only its beginning.
             wanted = torch.zeros(len(self._new), dtype=torch.bool) if head.rereads else None

@@ -14,7 +14,7 @@ import numpy as np
 import soxr
 import torch
 
-from experiments.bench.heads import REQUEST, Candidate, Speech, Step, every_kind, installed, speak
+from experiments.bench.heads import Candidate, Speech, Step, every_kind, installed, speak
 from experiments.bench.timing import Memory, Row, Table, Timing, timed, watched
 from scorers.heads import Clip, ClipHead
 from scorers.placed import Here, PlacedHead
@@ -89,7 +89,7 @@ def batching(candidate: Candidate, speech: Speech, runs: int) -> Table:
     scorer = candidate.load()
     assert isinstance(scorer, Rereader), "whisper hears everything again"
     head: ClipHead = scorer.head
-    rate, prepared = head.sample_rate, head.prepare(REQUEST)
+    rate, prepared = head.sample_rate, head.prepare(speech.request)
     heard = [
         soxr.resample(row, speech.sample_rate, rate).astype(np.float32) for row in speech.first(PREFIX_SECONDS).numpy()
     ]
