@@ -24,7 +24,7 @@ from experiments.commands.summary import results_table, step_line, summary
 from experiments.commands.terminal import Terminal
 from experiments.report.files import write_report
 from scorers.registry import load_scorer
-from search import ChunkSearch, SearchFailed
+from search import ChunkSearch, SearchConfig, SearchFailed, SpeechRequest
 from search.protocols import Engine, Scorer
 from search.record import Candidates
 
@@ -68,9 +68,11 @@ def run(options: Options) -> Outcome:
     checks.checked_reference(options.manner)
     terminal = Terminal.opened(output_is_data=options.as_json or options.output == "-")
     with terminal.notes.status("loading") as status:
-        engine, scorer = load(options.engine, options.scorer, options.devices)
+        engine = load_voice(options.engine, options.devices)
         config = replace(config, chunk_frames=checks.chunk_frames(options.chunk_ms, engine.frame_rate))
         requests = checks.checked_requests(sentences, options.manner, engine)
+        warm_up(engine, requests[0], config)
+        scorer = load_judge(options.scorer, options.devices)
         checks.prepared_report(report)
         files = [path for path in (wav, report and report / "speech.wav") if path is not None]
         sinks = _sinks(files, players, engine.sample_rate, raw=options.output == "-")
@@ -91,16 +93,27 @@ def run(options: Options) -> Outcome:
     return _concluded(options, terminal, reading, files, stopped, finished=finished)
 
 
-def load(engine: str, scorer: str, devices: Devices) -> tuple[Engine, Scorer]:
-    """Both by their specs; an unknown name, a missing file or a device that is not there is bad input."""
+def load_voice(engine: str, devices: Devices) -> Engine:
+    """The engine of a spec; an unknown name, a missing file or a device that is not there is bad input."""
     try:
-        loaded_engine = load_engine(engine, devices.engine, checks.checked_dtype(devices.dtype))
+        return load_engine(engine, devices.engine, checks.checked_dtype(devices.dtype))
     except (ValueError, FileNotFoundError) as error:
         raise checks.bad_input(error, "--engine") from error
+
+
+def load_judge(scorer: str, devices: Devices) -> Scorer:
+    """The scorer of a spec, likewise."""
     try:
-        return loaded_engine, load_scorer(scorer, devices.scorer)
+        return load_scorer(scorer, devices.scorer)
     except (ValueError, FileNotFoundError) as error:
         raise checks.bad_input(error, "--scorer") from error
+
+
+def warm_up(engine: Engine, request: SpeechRequest, config: SearchConfig) -> None:
+    """On a GPU, let an engine record its graphs while no scorer is there yet: other work on a GPU can spoil it."""
+    record = getattr(engine, "warm_up", None)
+    if engine.device.type == "cuda" and record is not None:
+        record([request], config.n, config.sampling)
 
 
 def _sinks(files: Sequence[Path], players: Sequence[Player], sample_rate: int, *, raw: bool) -> list[Sink]:
