@@ -10,7 +10,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata, resources
 from pathlib import Path
@@ -77,7 +77,7 @@ def _versions() -> Iterator[Finding]:
 def _packages() -> Iterator[Finding]:
     """Every needed package by itself, and every extra as a whole."""
     try:
-        requirements = [needed(requirement) for requirement in metadata.requires(DISTRIBUTION) or []]
+        requirements = _requirements(metadata.requires(DISTRIBUTION) or [])
     except metadata.PackageNotFoundError:
         return
     for name, lowest, extra in requirements:
@@ -93,6 +93,40 @@ def _packages() -> Iterator[Finding]:
             found=", ".join(lacking or [f"{name} {found}" for name, found, _ in parts]),
             advice=f".venv/bin/python -m pip install -e '.[{extra}]'" if lacking else "",
         )
+
+
+def _requirements(written: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Name, lowest version and extra of all packages; an extra that asks for others of ours has theirs too."""
+    found = [needed(requirement) for requirement in written]
+    others: dict[str, list[str]] = {}
+    for requirement, (name, _, extra) in zip(written, found, strict=True):
+        if name == DISTRIBUTION:
+            others.setdefault(extra, []).extend(_asked_extras(requirement))
+    found += [
+        (name, lowest, extra)
+        for extra, asked in others.items()
+        for name, lowest, its in list(found)
+        if its in _with_their_own(asked, others)
+    ]
+    return [one for one in dict.fromkeys(found) if one[0] != DISTRIBUTION]
+
+
+def _asked_extras(requirement: str) -> list[str]:
+    """Extras in the brackets of a requirement such as `chunksearch[study,ray]; extra == "dev"`."""
+    brackets = re.match(r"[A-Za-z0-9._-]+\s*\[([^\]]*)\]", requirement)
+    return [name.strip() for name in brackets[1].split(",")] if brackets else []
+
+
+def _with_their_own(asked: list[str], others: dict[str, list[str]]) -> set[str]:
+    """Extras, and those that they ask for in turn."""
+    found: set[str] = set()
+    waiting = list(asked)
+    while waiting:
+        extra = waiting.pop()
+        if extra not in found:
+            found.add(extra)
+            waiting += others.get(extra, [])
+    return found
 
 
 def _installed(name: str, lowest: str) -> tuple[str, bool]:

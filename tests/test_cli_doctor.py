@@ -45,6 +45,21 @@ def test_doctor_says_what_to_do_about_a_missing_package(
     assert ".[evaluate]" in findings["extra 'evaluate'"]["advice"]
 
 
+def test_an_extra_of_extras_has_what_they_have(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    requirements = [
+        'no-such-ear>=1; extra == "ears"',
+        'chunksearch[ears]; extra == "heads"',
+        'chunksearch[heads,torso]; extra == "bodies"',
+    ]
+    monkeypatch.setattr("experiments.doctor.metadata.requires", lambda _: requirements)
+    run(["doctor", "--json"])
+    findings = {finding["subject"]: finding for finding in json.loads(capsys.readouterr().out)["findings"]}
+    for extra in ("ears", "heads", "bodies"):
+        assert findings[f"extra '{extra}'"]["found"] == "no-such-ear not installed"
+
+
 @pytest.mark.parametrize(
     ("name", "fault"),
     [
