@@ -138,8 +138,8 @@ class ListenerStream:
     def score(self, pcm: Tensor, lengths: Tensor, finished: Tensor) -> Scores:
         """Listen to new samples (float32 [R, S], `lengths` int64 [R] of them real) and judge every row so far.
 
-        Heads: match, pace, end (see `reward.py`), progress, prefix_wer. The reward is NaN where nothing can be judged:
-        nothing heard yet, a text without sounds, audio that is no number.
+        Heads: match, pace, end (see `reward.py`), progress, prefix_wer. All of them and the reward are NaN where
+        nothing can be judged: nothing heard yet, a text without sounds, audio that is no number.
         """
         state, network = self._open_state, self._listener.network
         device = self._listener.device
@@ -181,7 +181,7 @@ class ListenerStream:
         terms = judge(ahead, state.lanes, state.ear.heard / SAMPLE_RATE, finished)
         unheard = (steps_after(state.ear.heard) == 0) & ~finished
         mute = state.lanes.sounds == 0
-        reward = terms.reward.masked_fill(unheard | mute | state.broken, torch.nan)
+        unknown = unheard | mute | state.broken
         readings = [
             align(row, self._targets[place // self._n], over)
             for place, (row, over) in enumerate(zip(sounds_of(heard), finished.tolist(), strict=True))
@@ -195,12 +195,13 @@ class ListenerStream:
             )
             for place in flags.nonzero()[:, 0].tolist()
         }
-        prefix_wer = torch.tensor([reading.wer for reading in readings], dtype=torch.float32)
+        prefix_wer = torch.tensor([reading.wer for reading in readings], dtype=torch.float32, device=unknown.device)
         heads = {"match": terms.match, "pace": terms.pace, "end": terms.end, "progress": terms.progress}
+        heads["prefix_wer"] = prefix_wer
+        # A term alone may be what a reward counts, and 0 would be the best of it.
+        heads = {name: head.masked_fill(unknown, torch.nan).cpu() for name, head in heads.items()}
         notes = [_note(reading, why.get(row)) for row, reading in enumerate(readings)]
-        return Scores(
-            reward.cpu(), {**{name: head.cpu() for name, head in heads.items()}, "prefix_wer": prefix_wer}, notes
-        )
+        return Scores(terms.reward.masked_fill(unknown, torch.nan).cpu(), heads, notes)
 
 
 def _note(reading: Reading, why: str | None) -> dict[str, Any]:
