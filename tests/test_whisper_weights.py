@@ -75,6 +75,21 @@ def test_a_local_folder_is_taken_as_it_is(tmp_path: Path) -> None:
     assert folder_of(str(tmp_path)) == tmp_path
 
 
+def test_a_folder_that_happens_to_be_called_like_a_model_does_not_hide_it(
+    sources: list[Path],  # noqa: ARG001 - puts the packages there
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("faster_whisper", reason="pip install 'chunksearch[whisper]'")
+    (tmp_path / "base").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert folder_of("base").parent == tmp_path / "cache" / "chunksearch"
+    with pytest.raises(ValueError, match=r"'./base' has no model\.bin"):
+        folder_of("./base")
+    (tmp_path / "base" / "model.bin").touch()
+    assert folder_of("base") == Path("base")
+
+
 def test_unknown_names_are_refused_before_the_hub_is_asked() -> None:
     pytest.importorskip("faster_whisper", reason="pip install 'chunksearch[whisper]'")
     with pytest.raises(ValueError, match=r"model: 'bass' is neither a folder nor known; allowed are .*base"):

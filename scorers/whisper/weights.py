@@ -27,6 +27,8 @@ SUMS = {
 def folder_of(model: str) -> Path:
     """The folder with the weights of `model`: a folder, "base" from the packages, else a name or id on the hub.
 
+    A folder that happens to be called like a model is one only if it has the weights; `./base` is always a folder.
+
     Raises:
         ValueError: `model` is neither a folder nor a name that faster-whisper knows, the hub is out of reach, or the
             packages are damaged; the message says what to install.
@@ -34,10 +36,10 @@ def folder_of(model: str) -> Path:
     if not isinstance(model, str) or not model:
         raise ValueError(f"model: {model!r} is not allowed; give a name such as 'base', a hub id, or a folder")
     folder = Path(model).expanduser()
-    if folder.is_dir():
-        if not (folder / "model.bin").is_file():
-            raise ValueError(f"model: {model!r} has no model.bin; give a folder in faster-whisper's format")
+    if (folder / "model.bin").is_file():
         return folder
+    if folder.is_dir() and ("/" in model or model not in _known_names()):
+        raise ValueError(f"model: {model!r} has no model.bin; give a folder in faster-whisper's format")
     if model == "base" and (sources := _packages()):
         return joined(sources, cache_folder())
     return _from_the_hub(model)
@@ -108,11 +110,18 @@ def _packages() -> list[Path]:
     return [Path(spec.origin).parent / "data" for spec in found if spec and spec.origin] if all(found) else []
 
 
-def _from_the_hub(model: str) -> Path:
-    from faster_whisper.utils import available_models, download_model
+def _known_names() -> list[str]:
+    from faster_whisper.utils import available_models
 
-    if "/" not in model and model not in available_models():
-        names = ", ".join(available_models())
+    names: list[str] = available_models()
+    return names
+
+
+def _from_the_hub(model: str) -> Path:
+    from faster_whisper.utils import download_model
+
+    if "/" not in model and model not in _known_names():
+        names = ", ".join(_known_names())
         raise ValueError(f"model: {model!r} is neither a folder nor known; allowed are {names}, or a hub id")
     if "/" in model and model.startswith((".", "/", "~")):
         raise ValueError(f"model: there is no folder {model!r}")
