@@ -35,7 +35,8 @@ class SweepProgress:
 
     def __enter__(self) -> Self:
         self._begin = self._told = self._clock()
-        self._bar.start()
+        if self._console.is_terminal:  # elsewhere a bar may leave empty lines, though it is disabled
+            self._bar.start()
         return self
 
     def __exit__(
