@@ -14,7 +14,7 @@ from torch import Tensor
 
 from scorers.composition import RewardSpec, TwoStage
 from scorers.heads import Term
-from scorers.placed import HeadError, Here, PlacedHead, PlacedStream
+from scorers.placed import FailedStream, HeadError, Here, PlacedHead, PlacedStream
 from scorers.reward import Gate, WeightedTerm, compose
 from search.protocols import Scores
 from search.request import SpeechRequest
@@ -61,11 +61,20 @@ class Composite:
                 )
 
     def open(self, requests: Sequence[SpeechRequest], n: int, sample_rate: int, hop: int) -> CompositeStream:
-        """Open every head; raises what a head raises for a request that it cannot judge."""
+        """Open every head; raises what a head raises for a request that it cannot judge.
+
+        Raises:
+            HeadError: a head has no stream, and its `on_failure` is "error".
+        """
         with ExitStack() as opening:
             streams: dict[str, PlacedStream] = {}
             for name, head in self.heads.items():
-                streams[name] = head.open(requests, n, sample_rate, hop)
+                try:
+                    streams[name] = head.open(requests, n, sample_rate, hop)
+                except HeadError as error:
+                    if self.spec.heads[name].on_failure == "error":
+                        raise
+                    streams[name] = FailedStream(error)
                 opening.callback(streams[name].close)
             opening.pop_all()
         return CompositeStream(self, streams, n)

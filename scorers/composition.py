@@ -106,8 +106,8 @@ class RewardSpec(_Strict):
     @model_validator(mode="after")
     def _stages(self) -> Self:
         for name, head in self.heads.items():
-            if "." in name:
-                raise ValueError(f"heads.{name}: a head's name has no dot")
+            if not name or "." in name:
+                raise ValueError(f"heads.{name}: a head has a name, without a dot")
             if head.two_stage is None:
                 continue
             first = self.heads.get(head.two_stage.by)
@@ -146,6 +146,8 @@ def _first_problem(error: ValidationError) -> str:
     where = ".".join(str(part) for part in found["loc"])
     if found["type"] == "extra_forbidden":
         return f"{where}: unknown key; allowed are {', '.join(_allowed(found['loc']))}"
+    if found["type"] in ("model_type", "dict_type"):
+        return f"{where}: give a table, not {found['input']!r}"
     given = "" if found["type"] in ("missing", "value_error") else f", not {found['input']!r}"
     message = found["msg"].removeprefix("Value error, ")
     return f"{where}: {message[:1].lower()}{message[1:]}{given}" if where else message

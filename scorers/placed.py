@@ -101,6 +101,28 @@ class HereStream:
                 self._failure = error
 
 
+class FailedStream:
+    """The stream of a head that could not open one: failed from the start, whatever it is told."""
+
+    def __init__(self, failure: HeadError) -> None:
+        self._failure = failure
+
+    def begin(self, pcm: Tensor, lengths: Tensor, finished: Tensor, wanted: Tensor | None = None) -> None:
+        """Nobody hears it."""
+
+    def result(self) -> Scores:
+        raise HeadError(str(self._failure)) from self._failure
+
+    def fork(self, parents: Tensor) -> None:
+        """Nobody goes on."""
+
+    def commit(self, frames: Tensor) -> None:
+        """Nobody remembers anything."""
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
 def judged(stream: ScorerStream, pcm: Tensor, lengths: Tensor, finished: Tensor, wanted: Tensor | None) -> Scores:
     """`stream.score`, of the wanted rows alone where some are left out."""
     if wanted is None:

@@ -15,7 +15,7 @@ from scorers.composite import Composite
 from scorers.composition import RewardSpec, named_rewards, read_reward
 from scorers.fake import FakeScorer, FakeTaste
 from scorers.heads import Clip, Head, Judgement, Term
-from scorers.placed import HeadError, Here
+from scorers.placed import HeadError, Here, HereStream
 from scorers.rereader import Rereader
 from search import ChunkSearch, SearchFailed, SpeechRequest
 
@@ -85,6 +85,8 @@ def heard(scorer: Composite, pcm: Tensor, finished: bool = False) -> Any:
         (written('place = "cloud"'), r"heads\.listener\.place: .*not 'cloud'"),
         (written("deadline_seconds = 1.0"), r"heads\.listener: deadline_seconds needs place"),
         (written("volume = 3"), r"heads\.listener: listener: 'volume' is no option; this head has no options"),
+        ("heads.listener = 3\n[terms.listener]\nweight = 1.0", r"heads\.listener: give a table, not 3"),
+        ('[heads.""]\nkind = "fake"\n[terms.""]\nweight = 1.0', r"a head has a name, without a dot"),
         (written('kind = "lisener"'), r"heads\.listener: kind: 'lisener' is not known; .*listener"),
         (written('device = "cuda:7"'), r"heads\.listener: device: 'cuda:7' is not there"),
         (written('two_stage = { by = "clap", top = 2 }'), r"two_stage\.by is 'clap'; allowed .* there is none"),
@@ -165,6 +167,29 @@ def test_a_failed_head_is_an_error_or_absent() -> None:
     assert torch.equal(scores.reward, alone.reward)
     assert math.isnan(scores.heads["loud"][0])
     assert scores.notes[0]["failed"] == ["loudness: RuntimeError: ear fell off"]
+
+
+class Unopened(Here):
+    """As a head whose process has died."""
+
+    def open(self, *_: Any) -> HereStream:
+        raise HeadError(f"{self.name}: no stream was opened")
+
+
+def test_a_head_without_a_stream_is_an_error_or_absent() -> None:
+    terms = {"fake": {"weight": 1.0}, "loud": {"weight": 1.0}}
+    placed = {"fake": Here(FakeScorer()), "loud": Unopened(Rereader(Loudness()))}
+    for on_failure in ("error", "absent"):
+        spec = RewardSpec.model_validate({"heads": {"fake": {}, "loud": {"on_failure": on_failure}}, "terms": terms})
+        search = ChunkSearch(FakeEngine(), Composite("mine", spec, placed, torch.device("cpu")))
+        if on_failure == "error":
+            with pytest.raises(SearchFailed, match="loudness: no stream was opened"):
+                search.generate(REQUEST, n=3)
+            continue
+        result = search.generate(REQUEST, n=3, beam_width=2)
+        assert result.status == "complete"
+        assert all(score["judged"] for step in result.steps for score in step["scores"])
+        assert result.steps[-1]["scores"][0]["failed"] == ["loudness: no stream was opened"]
 
 
 def test_a_search_survives_an_absent_head_and_reports_a_failed_one() -> None:
