@@ -103,7 +103,7 @@ def load(device: torch.device, *, windows: str = "last", threads: int = 1) -> Re
     """
     del device
     choices = {"last": last_window, "all": all_windows}
-    if windows not in choices:
+    if not isinstance(windows, str) or windows not in choices:
         raise ValueError(f"windows: {windows!r} is not known; allowed are {', '.join(choices)}")
     if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
         raise ValueError(f"threads: {threads!r} is not a whole number of at least 1")

@@ -139,6 +139,8 @@ def load(device: torch.device, *, weights: str | None = None) -> Rereader:
         ValueError: `weights` is no such file.
         ModuleNotFoundError: `resemblyzer` or `librosa` is not installed.
     """
+    if weights is not None and not isinstance(weights, str | Path):
+        raise ValueError(f"weights: {weights!r} is no path; give a file like resemblyzer's pretrained.pt")
     path = _shipped() if weights is None else Path(weights)
     if not path.is_file():
         raise ValueError(f"weights: {str(path)!r} is no file; give one like resemblyzer's pretrained.pt")
@@ -164,10 +166,10 @@ def reference_audio(reference: str | Path | tuple[NDArray[np.float32], int]) -> 
         except (OSError, soundfile.SoundFileError) as error:
             raise ValueError(f"reference: {str(reference)!r} cannot be read: {error}") from error
         pcm = pcm.mean(1)
-    if pcm.ndim != 1 or rate <= 0 or not np.isfinite(pcm).all():
-        raise ValueError(
-            f"reference: samples of shape {pcm.shape} at {rate} Hz; give (pcm [samples], sample_rate), all finite"
-        )
+    if pcm.ndim != 1 or rate <= 0:
+        raise ValueError(f"reference: samples of shape {pcm.shape} at {rate} Hz; give (pcm [samples], sample_rate)")
+    if not np.isfinite(pcm).all():
+        raise ValueError("reference: some samples are no finite numbers; give a clean recording")
     heard: Waveform = soxr.resample(pcm, rate, SAMPLE_RATE).astype(np.float32)
     return heard
 

@@ -153,6 +153,7 @@ class TestOptions:
         ("options", "said"),
         [
             ({"windows": "first"}, "windows: 'first' is not known; allowed are last, all"),
+            ({"windows": ["last"]}, r"windows: \['last'\] is not known"),
             ({"threads": 0}, "threads: 0 is not a whole number of at least 1"),
             ({"threads": True}, "threads: True"),
             ({"threads": 1.5}, "threads: 1.5"),

@@ -190,7 +190,7 @@ class TestReferences:
             ((np.ones(100, np.float32), 24_000), "reference: 0.00 s are too short"),
             ((np.ones((2, 48_000), np.float32), 24_000), r"shape \(2, 48000\)"),
             ((np.ones(48_000, np.float32), 0), "at 0 Hz"),
-            ((np.full(48_000, np.nan, np.float32), 24_000), "finite"),
+            ((np.full(48_000, np.nan, np.float32), 24_000), "some samples are no finite numbers"),
         ],
     )
     def test_errors_are_told_before_anything_is_spoken(self, reference: Any, said: str) -> None:
@@ -202,6 +202,8 @@ class TestWeights:
     def test_a_missing_file_is_named(self) -> None:
         with pytest.raises(ValueError, match=r"weights: 'nowhere\.pt' is no file"):
             load(CPU, weights="nowhere.pt")
+        with pytest.raises(ValueError, match=r"weights: 3 is no path"):
+            load(CPU, weights=3)  # type: ignore[arg-type]
 
     def test_another_format_is_told(self, tmp_path: Path) -> None:
         torch.save({"model_state": {"lstm.weight_ih_l0": torch.zeros(1)}}, tmp_path / "other.pt")
