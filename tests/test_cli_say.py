@@ -112,6 +112,8 @@ def test_raw_audio_is_written_as_it_becomes_final(
         (["x", "-o", "."], "-o: '.' is a folder"),
         (["x", "-o", "-", "--json"], "-o: standard output cannot carry both"),
         (["x", "--engine", "parrot"], "--engine: 'parrot' is not known; allowed are builtin, fake"),
+        (["x", "--device", "warp"], "--device: 'warp' is no torch device"),
+        (["x", "--scorer-device", "cuda:99"], "--scorer-device: 'cuda:99' is not there"),
         (["x", "--scorer", "judge"], "--scorer: 'judge' is not known; allowed are balanced, builtin"),
     ],
 )

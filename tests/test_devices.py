@@ -23,3 +23,8 @@ def test_names_of_devices(monkeypatch: pytest.MonkeyPatch) -> None:
         device_of("cuda:2")
     with pytest.raises(ValueError, match="device: 'gpu' is no torch device"):
         device_of("gpu")
+
+
+def test_devices_that_hold_no_numbers_are_refused() -> None:
+    with pytest.raises(ValueError, match="device: 'meta' cannot be used here; 'cpu' always works"):
+        device_of("meta")

@@ -16,7 +16,16 @@ from rich.status import Status
 
 from engine.registry import load_engine
 from experiments.commands import checks
-from experiments.commands.outcome import BAD_INPUT, DONE, FAILED, HIT_FRAME_LIMIT, CommandError, Outcome, described
+from experiments.commands.outcome import (
+    BAD_INPUT,
+    DONE,
+    FAILED,
+    HIT_FRAME_LIMIT,
+    CommandError,
+    InputError,
+    Outcome,
+    described,
+)
 from experiments.commands.players import Playback, Player
 from experiments.commands.reading import Reading
 from experiments.commands.sinks import RawOutput, Sink, WavFile
@@ -25,6 +34,7 @@ from experiments.commands.terminal import Terminal
 from experiments.report.files import write_report
 from scorers.registry import load_scorer
 from search import ChunkSearch, SearchConfig, SearchFailed, SpeechRequest
+from search.devices import device_of
 from search.protocols import Engine, Scorer
 from search.record import Candidates
 
@@ -103,6 +113,10 @@ def load_voice(engine: str, devices: Devices) -> Engine:
 
 def load_judge(scorer: str, devices: Devices) -> Scorer:
     """The scorer of a spec, likewise."""
+    try:
+        device_of(devices.scorer)
+    except ValueError as error:
+        raise InputError(f"--scorer-{error}") from error
     try:
         return load_scorer(scorer, devices.scorer)
     except (ValueError, FileNotFoundError) as error:
