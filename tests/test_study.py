@@ -30,6 +30,41 @@ def test_plain_sampling_needs_one_scorer_only() -> None:
     assert found.configurations == ["n1", "builtin-n4", "listener-n4"]
 
 
+@pytest.mark.parametrize(
+    ("scorers", "names"),
+    [
+        (["a/mine.toml", "b/yours.toml"], ["mine", "yours"]),
+        (["a/mine.toml", "b/mine.toml"], ["a/mine.toml", "b/mine.toml"]),
+        (["whisper:base", "whisper:base.en"], ["whisper:base", "whisper:base.en"]),
+        (["mine/random.toml", "builtin"], ["random.toml", "builtin"]),
+    ],
+)
+def test_scorers_of_one_name_are_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scorers: list[str], names: list[str]
+) -> None:
+    for path in (tmp_path / scorer for scorer in scorers if scorer.endswith(".toml")):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("[heads.fake]")
+    monkeypatch.chdir(tmp_path)
+    written = {"prompts": "hard", "scorer": scorers, "control_n": [4], "settings": {"n": [1, 4]}}
+    found = expand(study_of(written, "typed"))
+    assert found.configurations == ["n1", *(f"{name}-n4" for name in names), "random-n4"]
+    assert found.dropped == {"n = 1 once": 1}
+
+
+def test_engines_of_one_stem_are_two() -> None:
+    engines = ["moss:me/voice-v1.0", "moss:me/voice-v1.5"]
+    found = expand(study_of({"prompts": "hard", "engine": engines, "settings": {"n": [1, 2]}}, "typed"))
+    assert found.configurations == [f"voice-v1.{minor}-n{n}" for minor in (0, 5) for n in (1, 2)]
+
+
+def test_a_control_arm_that_is_asked_for_twice_is_there_once() -> None:
+    written = {"prompts": "hard", "scorer": ["builtin", "random"], "control_n": [4], "settings": {"n": [1, 4]}}
+    found = expand(study_of(written, "typed"))
+    assert found.configurations == ["n1", "builtin-n4", "random-n4"]
+    assert found.dropped == {"n = 1 once": 1, "a control arm that is there already": 1}
+
+
 def test_control_arms_choose_by_chance() -> None:
     settings = {"n": [1, 4], "beam_width": [1, 2], "temperature": [1.0, 2.0]}
     found = expand(study_of({"prompts": "hard", "control_n": [4], "settings": settings}, "typed"))

@@ -172,18 +172,21 @@ def expand(spec: StudySpec) -> Expansion:
     for name, values in varied.items():
         _refuse_twins(f"settings.{name}", values)
     several = {name for name, values in varied.items() if len(values) > 1}
+    names = _short_names(spec.engine) | _short_names([*spec.scorer, CONTROL])
     units: list[Unit] = []
-    seen: set[str] = set()
+    seen: dict[str, Any] = {}
     dropped: dict[str, int] = {}
     for engine, scorer, settings in _combinations(spec, varied):
         if _number(settings["beam_width"]) > _number(settings["n"]) > 1:
             dropped["beam_width above n"] = dropped.get("beam_width above n", 0) + 1
             continue
-        label = _label(engine, scorer, settings, spec, several)
+        label = _label(engine, scorer, settings, spec, several, names)
         if label in seen:
-            dropped["n = 1 once"] = dropped.get("n = 1 once", 0) + 1
+            assert seen[label] == (engine, scorer, settings), label
+            reason = "n = 1 once" if settings["n"] == 1 else "a control arm that is there already"
+            dropped[reason] = dropped.get(reason, 0) + 1
             continue
-        seen.add(label)
+        seen[label] = (engine, scorer, settings)
         _check(settings)
         units += [
             Unit(label, engine, scorer, _reward(scorer), settings, prompt, seed)
@@ -245,11 +248,25 @@ def _reward(scorer: str) -> str:
         raise StudyError(f"scorer: {path}: {error.strerror or error}") from None
 
 
-def _label(engine: str, scorer: str, settings: Mapping[str, Any], spec: StudySpec, several: set[str]) -> str:
+def _short_names(specs: Sequence[str]) -> dict[str, str]:
+    """The last part of every spec, without a file's ending; where two would have one name, all keep theirs whole."""
+    whole = list(dict.fromkeys(specs))
+    shorter = ([Path(spec).stem for spec in whole], [Path(spec).name for spec in whole], whole)
+    return dict(zip(whole, next(names for names in shorter if len(set(names)) == len(whole)), strict=True))
+
+
+def _label(
+    engine: str,
+    scorer: str,
+    settings: Mapping[str, Any],
+    spec: StudySpec,
+    several: set[str],
+    names: Mapping[str, str],
+) -> str:
     """Short, and of every configuration another: whatever varies is in it, where it makes a difference."""
     plain, control = settings["n"] == 1, scorer not in spec.scorer
-    parts = [Path(engine).stem] if len(spec.engine) > 1 else []
-    parts += [Path(scorer).stem] if control or (len(spec.scorer) > 1 and not plain) else []
+    parts = [names[engine]] if len(spec.engine) > 1 else []
+    parts += [names[scorer]] if control or (len(spec.scorer) > 1 and not plain) else []
     without = {"beam_width", "chunk_ms"} if plain or control else set()
     named = (several - without) | {"n"}
     return "-".join([*parts, *(f"{_SHORT.get(name, name)}{settings[name]}" for name in SETTINGS if name in named)])
