@@ -40,6 +40,13 @@ def test_every_format(tmp_path: Path) -> None:
         Prompt("a", "One, two.", "English"),
         Prompt("b", "Three."),
     ]
+    broken = 'id,text\na,"One,\ntwo."\nb,Three.\n'
+    assert [prompt.text for prompt in read_prompts(written(tmp_path, "broken.csv", broken))] == ["One,\ntwo.", "Three."]
+    odd = '{"text": "One \u2028 two."}\n{"text": "Three."}\n'
+    assert [prompt.text for prompt in read_prompts(written(tmp_path, "odd.jsonl", odd))] == [
+        "One \u2028 two.",
+        "Three.",
+    ]
     assert [prompt.text for prompt in read_prompts(written(tmp_path, "p.txt", "\ufeffOne.\n\n Two. \n"))] == [
         "One.",
         "Two.",

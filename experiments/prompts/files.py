@@ -13,6 +13,7 @@ file and the number of the line. Knows no engine: whether a reference can be use
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
@@ -105,7 +106,7 @@ def _prompt(path: Path, line: int, place: int, values: dict[str, Any]) -> Prompt
 
 
 def _json_lines(path: Path, content: str) -> Numbered:
-    for number, line in enumerate(content.splitlines(), start=1):
+    for number, line in enumerate(content.split("\n"), start=1):  # a string may hold other ends of lines
         if not line.strip():
             continue
         try:
@@ -118,7 +119,7 @@ def _json_lines(path: Path, content: str) -> Numbered:
 
 
 def _csv(path: Path, content: str) -> Numbered:
-    rows = csv.DictReader(content.splitlines(), strict=True)
+    rows = csv.DictReader(io.StringIO(content, newline=""), strict=True)
     if "text" not in (rows.fieldnames or ()):
         raise PromptError(f"{path}:1: no column 'text'; the header has {', '.join(rows.fieldnames or ()) or 'nothing'}")
     try:
