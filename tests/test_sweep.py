@@ -136,9 +136,14 @@ def test_runs_of_other_studies_and_other_code_are_refused(finished: tuple[Path, 
     about = {**store.about, "fingerprint": {**store.about["fingerprint"], "version of torch": "1.0"}}
     (folder / "run.json").write_text(json.dumps(about))
     assert swept(folder, prompts, "--losers", "--resume") == 2
-    (folder / "run.json").write_text("{")
-    with pytest.raises(RunError, match=r"run\.json: cannot be read"):
-        RunStore.open(folder)
+    for content, message in (
+        ("{", "cannot be read"),
+        ('{"format": 1, "run": "a"}', r"cannot be read \(no 'study' in it"),
+        ("[]", r"format \[\] is not 1"),
+    ):
+        (folder / "run.json").write_text(content)
+        with pytest.raises(RunError, match=rf"run\.json: {message}"):
+            RunStore.open(folder)
 
 
 def test_a_foreign_unit_is_not_counted(finished: tuple[Path, Path], tmp_path: Path, capsys: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import uuid
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,14 @@ def json_lines(values: list[Any]) -> bytes:
     return "".join(json.dumps(json_ready(value), ensure_ascii=False) + "\n" for value in values).encode()
 
 
+def partial_of(path: Path) -> Path:
+    """Where a file is written before it is whole: a name that no other process has, on this machine or another."""
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file that other processes see either as it was or complete."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial = partial_of(path)
     with partial.open("wb") as file:
         file.write(content)
         file.flush()
@@ -34,7 +40,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 def write_once(path: Path, content: bytes) -> None:
     """Write a file that is not there yet, complete from the first moment; else `FileExistsError`."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial = partial_of(path)
     partial.write_bytes(content)
     try:
         os.link(partial, path)
@@ -58,7 +64,7 @@ def append_line(path: Path, value: Any) -> None:
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """Objects of a file of JSON lines; lines that cannot be read are left out."""
     found = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []:
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n") if path.exists() else []:
         try:
             value = json.loads(line)
         except json.JSONDecodeError:

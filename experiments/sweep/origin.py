@@ -52,7 +52,7 @@ def versions() -> dict[str, str | None]:
 def fingerprint(specs: Iterable[str]) -> dict[str, Any]:
     """What must not change between two halves of a run: versions, shipped weights, and files that specs name.
 
-    Small files are summed whole; of weights outside this package name, size and date count.
+    Of files outside this package name, size and date count.
     """
     shipped = [
         path for folder in ("engine", "codec", "scorers") for path in sorted((ROOT / folder).rglob("*.safetensors"))
@@ -60,7 +60,10 @@ def fingerprint(specs: Iterable[str]) -> dict[str, Any]:
     found: dict[str, Any] = {f"version of {name}": value for name, value in versions().items() if value}
     found["shipped weights"] = sum_of_parts([path.read_bytes() for path in shipped])
     for spec in sorted(set(specs)):
-        place = Path(spec.partition(":")[2] or spec).expanduser()
+        _, named, where = spec.partition(":")
+        if not named:  # comes with the package, or is a file that every unit has whole
+            continue
+        place = Path(where).expanduser()
         files = [place] if place.is_file() else sorted(place.rglob("*")) if place.is_dir() else []
         marks = [
             f"{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}".encode()

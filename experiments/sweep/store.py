@@ -23,6 +23,7 @@ from experiments.sweep.files import append_line, plain_json, read_lines, sum_of,
 from experiments.sweep.study import StudySpec, Unit
 
 FORMAT = 1
+_ABOUT = ("run", "study", "units", "fingerprint", "origin")
 State = Literal["done", "failed", "missing", "torn"]
 
 
@@ -56,9 +57,10 @@ class RunStore:
 
         Of several processes that create one run at once, one does, and the others find it there: `FileExistsError`.
         """
-        if (folder / "run.json").exists():
+        foreign = not folder.is_dir() or any(not _of_a_beginning(path) for path in folder.iterdir())
+        if (folder / "run.json").exists():  # asked last: another process may have begun this run in the meantime
             raise FileExistsError(folder / "run.json")
-        if folder.exists() and not (folder.is_dir() and {path.name for path in folder.iterdir()} <= {"units"}):
+        if folder.exists() and foreign:
             raise RunError(f"{folder}: not empty, and no run; give another folder")
         about = {
             "format": FORMAT,
@@ -82,8 +84,12 @@ class RunStore:
             raise RunError(f"{folder}: no run in it ({path.name} is not there)") from None
         except ValueError as error:
             raise RunError(f"{path}: cannot be read ({error}); the run cannot go on, start another") from None
-        if about.get("format") != FORMAT:
-            raise RunError(f"{path}: format {about.get('format')!r} is not {FORMAT}, the one that this version writes")
+        if not isinstance(about, dict) or about.get("format") != FORMAT:
+            found = about.get("format") if isinstance(about, dict) else about
+            raise RunError(f"{path}: format {found!r} is not {FORMAT}, the one that this version writes")
+        lost = [name for name in _ABOUT if name not in about]
+        if lost:
+            raise RunError(f"{path}: cannot be read (no {lost[0]!r} in it); the run cannot go on, start another")
         return cls(folder, about["run"], about)
 
     @classmethod
@@ -116,6 +122,8 @@ class RunStore:
         """Remove what interrupted attempts left behind; for when nobody else writes to this run."""
         for path in (self.folder / "units").glob(".*"):
             shutil.rmtree(path, ignore_errors=True)
+        for path in self.folder.glob(".*.partial"):
+            path.unlink(missing_ok=True)
 
     def place(self, digest: str) -> Path:
         """The folder of a unit."""
@@ -166,3 +174,8 @@ class RunStore:
 
     def _folders(self) -> Iterator[Path]:
         return (path for path in (self.folder / "units").iterdir() if not path.name.startswith("."))
+
+
+def _of_a_beginning(path: Path) -> bool:
+    """What a process that is about to begin a run, or was killed as it did, has in the run's folder."""
+    return path.name == "units" or (path.name.startswith(".run.json.") and path.name.endswith(".partial"))

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from experiments.sweep.files import read_lines
+from experiments.sweep.files import partial_of, read_lines
 from experiments.sweep.store import RunStore
 
 TIMES = ("search_wall_seconds", "search_rtf", "first_commit_seconds", "tts_codec_seconds", "scoring_seconds")
@@ -37,11 +37,10 @@ def write_table(path: Path, rows: Sequence[dict[str, Any]]) -> list[Path]:
     columns = list(dict.fromkeys(name for row in rows for name in row))
     table = pa.table({name: pa.array([_scalar(row.get(name)) for row in rows]) for name in columns})
     parquet, text = path.with_suffix(".parquet"), path.with_suffix(".csv")
-    partial = path.with_name(f".{path.name}.partial")
-    pq.write_table(table, partial)
-    partial.replace(parquet)
-    pyarrow.csv.write_csv(table, partial)
-    partial.replace(text)
+    for place, write in ((parquet, pq.write_table), (text, pyarrow.csv.write_csv)):
+        partial = partial_of(place)
+        write(table, partial)
+        partial.replace(place)
     return [parquet, text]
 
 
