@@ -69,13 +69,18 @@ def load_scorer(spec: str, device: torch.device | str | None = None) -> Scorer:
     if spec.endswith(".toml"):
         path = Path(spec).expanduser()
         return load_reward(path.stem, read_reward(path), where)
-    kind, colon, value = spec.partition(":")
-    if kind not in KINDS or (colon and not (KINDS[kind].main and value)):
-        heads = [f"{name}:{one.main.upper()}" if one.main else name for name, one in sorted(KINDS.items())]
-        allowed = ", ".join([*named_rewards(), *heads, "FILE.toml"])
-        raise ValueError(f"scorer: {spec!r} is not known; allowed are {allowed}")
-    main = KINDS[kind].main
-    return load_head(kind, {main: value} if main and colon else {}, str(where))
+    kind, options = _head_of(spec)
+    return load_head(kind, options, str(where))
+
+
+def check_scorer(spec: str) -> None:
+    """Raises what `load_scorer` would for a name, a file, an option or a missing package; loads no model."""
+    if spec in named_rewards() or spec.endswith(".toml"):
+        path = REWARDS / f"{spec}.toml" if spec in named_rewards() else Path(spec).expanduser()
+        _check_heads(path.stem, read_reward(path))
+        return
+    kind, options = _head_of(spec)
+    _head_loader(kind, options)
 
 
 def load_head(kind: str, options: Mapping[str, Any], device: str) -> Head:
@@ -95,9 +100,7 @@ def load_reward(name: str, spec: RewardSpec, device: torch.device) -> Composite:
     """The scorer of a reward, every head where the reward wants it."""
     placed: dict[str, PlacedHead] = {}
     with ExitStack() as starting:
-        for head, one in spec.heads.items():
-            with _named(f"{name}: heads.{head}"):
-                _head_loader(one.kind or head, one.options)
+        _check_heads(name, spec)
         for head, one in spec.heads.items():
             with _named(f"{name}: heads.{head}"):
                 placed[head] = _placed(head, one, str(one.device or device))
@@ -105,6 +108,23 @@ def load_reward(name: str, spec: RewardSpec, device: torch.device) -> Composite:
         composite = Composite(name, spec, placed, device)
         starting.pop_all()
     return composite
+
+
+def _head_of(spec: str) -> tuple[str, dict[str, str]]:
+    """Kind and options of a head that is a scorer by itself."""
+    kind, colon, value = spec.partition(":")
+    if kind not in KINDS or (colon and not (KINDS[kind].main and value)):
+        heads = [f"{name}:{one.main.upper()}" if one.main else name for name, one in sorted(KINDS.items())]
+        allowed = ", ".join([*named_rewards(), *heads, "FILE.toml"])
+        raise ValueError(f"scorer: {spec!r} is not known; allowed are {allowed}")
+    main = KINDS[kind].main
+    return kind, {main: value} if main and colon else {}
+
+
+def _check_heads(name: str, spec: RewardSpec) -> None:
+    for head, one in spec.heads.items():
+        with _named(f"{name}: heads.{head}"):
+            _head_loader(one.kind or head, one.options)
 
 
 def _placed(name: str, spec: HeadSpec, device: str) -> PlacedHead:

@@ -74,6 +74,8 @@ def test_ray_makes_the_same_tables(tmp_path: Path) -> None:
         (["--part", "3/2"], "--part: '3/2'; give a part and their number"),
         (["--executor", "slurm"], "--executor: 'slurm' is not known; allowed are local, ray"),
         (["--engine", "nix"], "'nix' is not known"),
+        (["--scorer", "nix"], "scorer: 'nix' is not known"),
+        (["--scorer", "fake,{folder}/nix.toml"], "heads.nix: kind: 'nix' is not known"),
         (["--seeds", "1.5"], "seeds.0: "),
         (["--prompts", "nowhere.txt"], "nowhere.txt: No such file"),
     ],
@@ -83,6 +85,8 @@ def test_what_cannot_be_run_is_said_before_anything_is(
 ) -> None:
     prompts, folder = tmp_path / "p.txt", tmp_path / "run"
     prompts.write_text("It rains.\n")
+    (tmp_path / "nix.toml").write_text("[heads.nix]\n[terms.nix]\nweight = 1.0\n")
+    arguments = [argument.format(folder=tmp_path) for argument in arguments]
     assert run([*FAKE, "--prompts", str(prompts), "-o", str(folder), *arguments]) == 2
     assert message in capsys.readouterr().err
     assert not folder.exists()
@@ -92,6 +96,26 @@ def test_a_folder_with_something_else_in_it(tmp_path: Path, capsys: pytest.Captu
     (tmp_path / "p.txt").write_text("It rains.\n")
     assert run([*FAKE, "--prompts", str(tmp_path / "p.txt"), "-o", str(tmp_path)]) == 2
     assert "not empty, and no run" in capsys.readouterr().err
+
+
+def test_a_beginning_that_was_killed_is_in_nobodys_way(tmp_path: Path) -> None:
+    prompts, folder = tmp_path / "p.txt", tmp_path / "run"
+    prompts.write_text("It rains.\n")
+    (folder / "units").mkdir(parents=True)
+    (folder / ".run.json.0123.partial").write_text("{")
+    assert run([*FAKE, "--prompts", str(prompts), "-o", str(folder)]) == 0
+    (folder / ".table.csv.0123.partial").write_text("a")
+    assert run([*FAKE, "--prompts", str(prompts), "-o", str(folder), "--resume"]) == 0
+    assert not list(folder.glob(".*"))
+
+
+def test_a_folder_that_is_called_like_an_engine_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("p.txt").write_text("It rains.\n")
+    for more in ([], ["--resume"]):
+        assert run([*FAKE, "--prompts", "p.txt", "-o", "fake", *more]) == 0
 
 
 def test_a_dry_run_runs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,7 @@ from experiments.sweep.progress import SweepProgress
 from experiments.sweep.store import RunStore
 from experiments.sweep.study import Expansion, StudySpec, Unit, expand, read_study, study_of
 from experiments.sweep.work import jobs_of
+from scorers.registry import check_scorer
 
 SECONDS_PER_CHARACTER = 0.065
 """Of ordinary English speech; for the estimate alone."""
@@ -120,7 +121,12 @@ def _expanded(options: Options) -> tuple[StudySpec, Expansion]:
 
 
 def _check_engines(spec: StudySpec, expansion: Expansion, options: Options) -> None:
-    """Chunks are whole frames and texts can be spoken: known before the first unit, so that no night is lost."""
+    """Scorers are known, chunks whole frames, texts speakable: before the first unit, so that no night is lost."""
+    for scorer in spec.scorer:
+        try:
+            check_scorer(scorer)
+        except ValueError as error:
+            raise bad_input(error, "scorer") from error
     for name in spec.engine:
         try:
             engine = load_engine(name, options.device)
