@@ -38,7 +38,11 @@ def made_run(folder: Path, *, losers: bool = True) -> Path:
     )
     # With N = 1 the beam is 1, whatever was asked for.
     units = expand(spec).units
-    origin = {"command": "/bin/chunksearch sweep s.toml -o run", "commit": "0" * 40, "versions": {"torch": "2"}}
+    origin = {
+        "command": "/bin/chunksearch sweep s.toml -o run --part 2/16 --resume",
+        "commit": "0" * 40,
+        "versions": {"torch": "2"},
+    }
     store = RunStore.create(folder / "run", spec, units, {}, origin)
     for job in jobs_of(units, 1, losers=losers):
         work(store.folder, job)

@@ -138,10 +138,20 @@ def _commands(store: RunStore, folder: Path, judges: Sequence[str]) -> list[str]
     begun = str(store.about["origin"]["command"])
     typed = shlex.split(begun)
     if typed[1:2] == ["sweep"]:
-        begun = shlex.join(["chunksearch", *typed[1:]])
+        begun = shlex.join(["chunksearch", *_whole_run(typed[1:])])
     run = shlex.quote(str(folder))
     judged = [f"chunksearch judge {run} --scorer {shlex.quote(_spec(store, name))}" for name in judges]
     return [begun, *judged, f"chunksearch study {run} -o site"]
+
+
+def _whole_run(words: Sequence[str]) -> list[str]:
+    """The command that makes all of a run from the one that began it, which may have been for a part."""
+    kept = [
+        word
+        for before, word in zip(["", *words], words, strict=False)
+        if before != "--part" and word not in ("--part", "--resume")
+    ]
+    return [word for word in kept if not word.startswith("--part=")]
 
 
 def _spec(store: RunStore, judge: str) -> str:
