@@ -133,9 +133,11 @@ def test_runs_of_other_studies_and_other_code_are_refused(finished: tuple[Path, 
     folder, prompts = copy(finished[0], tmp_path / "other"), finished[1]
     assert swept(folder, prompts, "--losers", "--resume", "--temperature", "0.5") == 2
     store = RunStore.open(folder)
-    about = {**store.about, "fingerprint": {**store.about["fingerprint"], "version of torch": "1.0"}}
-    (folder / "run.json").write_text(json.dumps(about))
-    assert swept(folder, prompts, "--losers", "--resume") == 2
+    for mark in ("version of torch", "code", "shipped weights"):
+        assert mark in store.about["fingerprint"]
+        about = {**store.about, "fingerprint": {**store.about["fingerprint"], mark: "1.0"}}
+        (folder / "run.json").write_text(json.dumps(about))
+        assert swept(folder, prompts, "--losers", "--resume") == 2
     for content, message in (
         ("{", "cannot be read"),
         ('{"format": 1, "run": "a"}', r"cannot be read \(no 'study' in it"),

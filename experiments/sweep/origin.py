@@ -23,6 +23,7 @@ from experiments.sweep.files import sum_of_parts
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("chunksearch", "torch", "numpy", "faster-whisper", "ctranslate2", "onnxruntime", "transformers")
+_SPEAKING = ("search", "codec", "engine", "scorers")
 _WEIGHTS = (".safetensors", ".pt", ".bin", ".onnx", ".json", ".toml", ".model")
 
 
@@ -50,15 +51,18 @@ def versions() -> dict[str, str | None]:
 
 
 def fingerprint(specs: Iterable[str]) -> dict[str, Any]:
-    """What must not change between two halves of a run: versions, shipped weights, and files that specs name.
+    """What must not change between two halves of a run: versions, code, shipped weights, and files that specs name.
 
+    Code is that of what speaks and listens; how a sweep is kept and shown may be mended while it waits.
     Of files outside this package name, size and date count.
     """
-    shipped = [
-        path for folder in ("engine", "codec", "scorers") for path in sorted((ROOT / folder).rglob("*.safetensors"))
-    ]
+    code, shipped = (
+        [path.read_bytes() for folder in _SPEAKING for path in sorted((ROOT / folder).rglob(pattern))]
+        for pattern in ("*.py", "*.safetensors")
+    )
     found: dict[str, Any] = {f"version of {name}": value for name, value in versions().items() if value}
-    found["shipped weights"] = sum_of_parts([path.read_bytes() for path in shipped])
+    found["code"] = sum_of_parts(code)
+    found["shipped weights"] = sum_of_parts(shipped)
     for spec in sorted(set(specs)):
         _, named, where = spec.partition(":")
         if not named:  # comes with the package, or is a file that every unit has whole
