@@ -18,6 +18,7 @@ pytest.importorskip("pyarrow", reason="sites need pyarrow, scipy and matplotlib:
 pytest.importorskip("scipy", reason="sites need scipy: pip install 'chunksearch[study]'")
 pytest.importorskip("matplotlib", reason="sites need matplotlib: pip install 'chunksearch[study]'")
 
+from experiments.cli import run as program
 from experiments.commands import study as command
 from experiments.commands.outcome import InputError
 from experiments.site import build as building
@@ -92,6 +93,20 @@ def test_texts_are_shown_as_text(site: Path) -> None:
         assert not any(tag in ("i", "b") for tag, _ in page.tags), name
     assert NASTY in pages(site)["prompts/prompt.2.html"].words
     assert "rain & <b>shine</b>" in pages(site)["index.html"].words
+
+
+def test_a_run_of_which_all_failed_has_a_page_whose_links_lead_somewhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "p.jsonl").write_text('{"text": "Es regnet.", "language": "German"}\n')
+    folder, out = tmp_path / "[red]", tmp_path / "site"
+    arguments = ["--engine", "fake", "--scorer", "fake", "--n", "1,2", "--prompts", str(tmp_path / "p.jsonl")]
+    assert program(["sweep", *arguments, "-o", str(folder), "--workers", "1"]) == 1
+    assert f"csv in {folder}\n" in capsys.readouterr().out  # on one line, and no colour
+    assert program(["study", str(folder), "-o", str(out)]) == 0
+    for tag, given in pages(out)["index.html"].tags:
+        if tag == "a" and not given["href"].startswith("#"):
+            assert (out / unquote(given["href"]).partition("#")[0]).exists(), given["href"]
 
 
 def test_the_first_page_says_what_failed_and_how_it_was_made(site: Path, run: Path) -> None:

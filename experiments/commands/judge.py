@@ -49,7 +49,8 @@ def run(options: Options) -> Outcome:
             progress.ended(failed=False)
     tables = write_judgements(store, judge)
     judged = len(read_table(tables[0])) if tables else 0
-    terminal.results.print(f"{judged} of {len(states)} units judged: {', '.join(str(path) for path in tables)}")
+    names = ", ".join(str(path) for path in tables)
+    terminal.results.print(f"{judged} of {len(states)} units judged: {names}", markup=False, soft_wrap=True)
     return Outcome(
         DONE, {"judge": judge.name, "judged": judged, "units": len(states), "tables": [str(path) for path in tables]}
     )

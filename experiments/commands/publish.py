@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from experiments.commands.checks import bad_input
@@ -93,7 +94,7 @@ def _listed(commits: list[Commit]) -> Table:
     for heading in ("files", "holding", "MB"):
         table.add_column(heading, justify="right")
     for commit in commits:
-        table.add_row(commit.message, commit.uploads[0].path, *_counts([commit]))
+        table.add_row(escape(commit.message), escape(commit.uploads[0].path), *_counts([commit]))
     table.add_row("all", "", *_counts(commits), style="bold")
     return table
 

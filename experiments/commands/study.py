@@ -40,5 +40,5 @@ def run(options: Options) -> Outcome:
     for sentence in report.warnings:
         terminal.notes.print(sentence, style="yellow", markup=False)
     page = options.output / "index.html"
-    terminal.results.print(str(page), markup=False)
+    terminal.results.print(str(page), markup=False, soft_wrap=True)
     return Outcome(DONE, {"page": str(page), "report": report.to_json()})

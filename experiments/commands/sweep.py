@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from engine.registry import load_engine
@@ -101,7 +102,9 @@ def run(options: Options) -> Outcome:
         for ended in execute(store.folder, left, _workers(options)):
             progress.ended(failed=ended.state == "failed")
             if ended.state == "failed":
-                terminal.notes.print(f"{store.place(ended.digest)}: {ended.error}", markup=False, style="red")
+                terminal.notes.print(
+                    f"{store.place(ended.digest)}: {ended.error}", markup=False, soft_wrap=True, style="red"
+                )
     return _concluded(store, terminal, about, whole=options.part is None)
 
 
@@ -177,7 +180,7 @@ def _cost(expansion: Expansion) -> Table:
     total: list[Unit] = []
     for name in expansion.configurations:
         units = [unit for unit in expansion.units if unit.configuration == name]
-        table.add_row(name, *_figures(units))
+        table.add_row(escape(name), *_figures(units))
         total += units
     table.add_row("all", *_figures(total), style="bold")
     for reason, count in expansion.dropped.items():
@@ -202,7 +205,8 @@ def _concluded(store: RunStore, terminal: Terminal, about: dict[str, Any], *, wh
     else:
         tables = write_tables(store)
         data["tables"] = [str(path) for path in tables]
-        terminal.results.print(f"tables: {', '.join(path.name for path in tables)} in {store.folder}")
+        names = ", ".join(path.name for path in tables)
+        terminal.results.print(f"tables: {names} in {store.folder}", markup=False, soft_wrap=True)
     if counts["failed"]:
         message = f"{counts['failed']} of {len(states)} units failed; see units/*/error.json, and --resume tries again"
         return Outcome(FAILED, data, message)

@@ -148,7 +148,11 @@ def _write_pages(
         lstrip_blocks=True,
     )
     environment.globals["colours"] = colours()
-    files = [{"name": name, "what": what} for name, what in _FILES.items() if name != "data/audio.parquet" or sounds]
+    files = [
+        {"name": name, "what": what}
+        for name, what in _FILES.items()
+        if (root / name).exists() or not name.startswith("data/")
+    ]
     index = index_page(material, found, plots, files)
     (root / "index.html").write_text(environment.get_template("index.html.j2").render(index), "utf-8")
     page = environment.get_template("prompt.html.j2")

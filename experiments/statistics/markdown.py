@@ -16,7 +16,7 @@ def markdown(found: Report) -> str:
     """The whole report; ends with a newline."""
     tested = [metric for metric in found.metrics if metric.tested]
     parts = [
-        f"# {found.study or 'Study'}",
+        f"# {_plain(found.study or 'Study')}",
         f"{many(len(found.configurations), 'configuration')}, {many(found.prompts, 'prompt')}, "
         f"{many(len(found.seeds), 'seed')}; all differences are against {found.baseline or 'nothing'}, "
         "paired by prompt and seed, prompts first.",
@@ -75,4 +75,5 @@ def method(found: Report) -> str:
 
 
 def _plain(sentence: str) -> str:
-    return sentence.replace("_", "\\_").replace("|", "\\|")
+    sentence = " ".join(sentence.replace("<", "&lt;").split())
+    return "".join(f"\\{sign}" if sign in "_|*`" else sign for sign in sentence)
