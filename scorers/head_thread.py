@@ -43,6 +43,9 @@ class _Task:
 class HeadThread:
     """See above. It is a daemon, so a head that hangs does not keep the program from ending.
 
+    A head that is in the middle of C++ code when the interpreter is taken down may crash it: a program that must end
+    with its own exit code while `leave` has waited in vain ends with `os._exit`.
+
     Attributes:
         loaded: the head to come, or what `load` raised.
         interrupt: makes a task that hangs come back, where that can be done.

@@ -6,7 +6,9 @@ Parses and dispatches. What a command does is in `experiments/commands/`; nothin
 from __future__ import annotations
 
 import json
+import os
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
 
@@ -16,6 +18,9 @@ from rich.console import Console
 from experiments.cli import checks, speech, studies
 from experiments.commands.outcome import DONE, FAILED, Outcome, outcome_of
 from search.record import json_ready
+
+HEAD = "head"
+"""The name of the threads of `scorers/head_thread.py`, which is not imported for it: it would cost a second."""
 
 app = typer.Typer(
     name="chunksearch",
@@ -58,4 +63,10 @@ def run(arguments: Sequence[str]) -> int:
 
 def main() -> None:
     """Entry point of the command."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    if any(thread.name == HEAD for thread in threading.enumerate()):
+        # A late head cannot be stopped, and one that computes on while the interpreter is taken down crashes it.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
