@@ -47,7 +47,7 @@ KINDS: dict[str, Kind] = {
     "naturalness": Kind("scorers.naturalness", "naturalness"),
     "speaker": Kind("scorers.speaker", "speaker"),
     "voiceclap": Kind("scorers.voiceclap", "voiceclap", "model"),
-    "whisper": Kind("scorers.whisper", "whisper", "model"),
+    "whisper": Kind("scorers.whisper", "offline", "model"),
 }
 
 

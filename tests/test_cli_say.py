@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -165,3 +166,13 @@ def test_the_frame_limit_is_an_error_only_on_demand(
     assert say("x", "--max-seconds", "1.6", "--json", *options) == code
     data = json.loads(capsys.readouterr().out)
     assert (data["exit_code"], data["status"], data["seconds"]) == (code, "hit_frame_limit", 1.6)
+
+
+def test_a_search_that_could_not_judge_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use(monkeypatch, taste=FakeTaste(script=((math.nan,),)))
+    assert say("x", "-n", "3") == 0
+    assert "nothing was judged, so nothing was chosen" in capsys.readouterr().err
+    assert say("x", "-n", "1") == 0
+    assert "nothing was judged" not in capsys.readouterr().err

@@ -29,7 +29,7 @@ from experiments.commands.outcome import (
 from experiments.commands.players import Playback, Player
 from experiments.commands.reading import Reading
 from experiments.commands.sinks import RawOutput, Sink, WavFile
-from experiments.commands.summary import results_table, step_line, summary
+from experiments.commands.summary import results_table, step_line, summary, unjudged
 from experiments.commands.terminal import Terminal
 from experiments.report.files import write_report
 from scorers.registry import load_scorer
@@ -172,6 +172,8 @@ def _concluded(
         terminal.notes.print(f"report: {data['report']}", markup=False)
     if reading.takes:
         terminal.results.print(results_table(reading.takes))
+        if reason := unjudged(reading.takes):
+            terminal.notes.print(f"nothing was judged, so nothing was chosen: {reason}", style="yellow", markup=False)
     if finished:
         for path in kept:
             terminal.notes.print(f"audio: {path}", markup=False)

@@ -55,6 +55,14 @@ def results_table(takes: Sequence[Take]) -> Table:
     return table
 
 
+def unjudged(takes: Sequence[Take]) -> str:
+    """Why no candidate of these takes was ever judged, in words; empty where one was, and where there was no choice."""
+    scores = [score for take in takes for record in take.result.steps for score in record["scores"]]
+    if not scores or any(score["judged"] for score in scores) or all(take.result.config.n == 1 for take in takes):
+        return ""
+    return str(next((score["not_judged"] for score in scores if score.get("not_judged")), "no reward was given"))
+
+
 def step_line(record: StepRecord) -> str:
     """One step in one line of progress."""
     best = record["scores"][record["retained_rows"][0]]
