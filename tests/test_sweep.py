@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from experiments.cli import run
 from experiments.sweep.store import RunError, RunStore
+from experiments.sweep.work import Ended
 
 pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'chunksearch[study]'")
 from experiments.sweep.tables import read_table
@@ -171,6 +173,63 @@ def test_killed_at_any_moment_and_resumed_it_is_the_same(finished: tuple[Path, P
     assert swept(folder, prompts, "--losers", "--resume") == 0
     assert tables(folder) == tables(finished[0])
     assert set(RunStore.open(folder).states().values()) == {"done"}
+
+
+def test_two_sweeps_do_not_write_to_one_run(
+    finished: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, prompts = copy(finished[0], tmp_path / "busy"), finished[1]
+    partial = folder / "units" / ".0123.abc"
+    partial.mkdir()
+    for shared, more, code in (
+        (False, ["--resume"], 2),
+        (False, ["--part", "1/2"], 2),
+        (True, ["--resume"], 2),
+        (True, ["--part", "1/2"], 0),
+    ):
+        with RunStore.open(folder).lock(shared=shared):
+            assert swept(folder, prompts, "--losers", *more) == code
+        assert ("another sweep is writing to it" in capsys.readouterr().err) == (code == 2)
+        assert partial.exists()
+    assert swept(folder, prompts, "--losers", "--resume") == 0
+    assert not partial.exists()
+
+
+def test_a_sweep_holds_its_run_while_its_units_are_spoken(
+    finished: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, asked = tmp_path / "held", []
+
+    def work(place: Path, _jobs: Any, _workers: int) -> Iterator[Ended]:
+        with pytest.raises(RunError, match="another sweep"):
+            RunStore.open(place).lock(shared=True)
+        asked.append(place)
+        return iter(())
+
+    monkeypatch.setattr("experiments.commands.sweep.executor_of", lambda _: work)
+    assert swept(folder, finished[1]) == 0
+    assert asked == [folder]
+    RunStore.open(folder).lock(shared=False).close()
+
+
+def test_a_lock_goes_with_its_process(finished: tuple[Path, Path], tmp_path: Path) -> None:
+    store = RunStore.open(copy(finished[0], tmp_path / "killed"))
+    program = """if True:
+        import sys, time
+        from pathlib import Path
+        from experiments.sweep.store import RunStore
+        lock = RunStore.open(Path(sys.argv[1])).lock(shared=False)
+        print("held", flush=True)
+        time.sleep(600)
+    """
+    command = [sys.executable, "-c", program, str(store.folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        with pytest.raises(RunError, match="another sweep"):
+            store.lock(shared=False)
+        process.kill()
+    store.lock(shared=False).close()
 
 
 def test_parts_make_one_run(finished: tuple[Path, Path], tmp_path: Path) -> None:

@@ -18,12 +18,12 @@ from engine.registry import load_engine
 from experiments.commands.checks import bad_input
 from experiments.commands.outcome import DONE, FAILED, InputError, Outcome
 from experiments.commands.terminal import Terminal
-from experiments.sweep.executors import EXECUTORS, executor_of
+from experiments.sweep.executors import EXECUTORS, Executor, executor_of
 from experiments.sweep.origin import fingerprint, origin
 from experiments.sweep.progress import SweepProgress
 from experiments.sweep.store import RunStore
 from experiments.sweep.study import Expansion, StudySpec, Unit, expand, read_study, study_of
-from experiments.sweep.work import jobs_of
+from experiments.sweep.work import Job, jobs_of
 from scorers.registry import check_scorer
 
 SECONDS_PER_CHARACTER = 0.065
@@ -89,23 +89,31 @@ def run(options: Options) -> Outcome:
     try:
         execute = executor_of(options.executor)
         store = _opened(options, spec, expansion)
+        lock = store.lock(shared=options.part is not None)
     except ValueError as error:
         raise bad_input(error, "-o") from error
     jobs = jobs_of(
         expansion.units, spec.batch, losers=spec.losers, device=options.device, scorer_device=options.scorer_device
     )[part]
+    with lock:
+        if options.part is None:
+            store.clean()
+        _run_jobs(store, jobs, execute, _workers(options), terminal)
+        return _concluded(store, terminal, about, whole=options.part is None)
+
+
+def _run_jobs(store: RunStore, jobs: Sequence[Job], execute: Executor, workers: int, terminal: Terminal) -> None:
     states = {unit.digest: store.state(unit.digest) for job in jobs for unit in job.units}
     left = [job for job in jobs if any(states[unit.digest] != "done" for unit in job.units)]
     if len(left) < len(jobs):
         terminal.notes.print(f"{len(jobs) - len(left)} of {len(jobs)} jobs are done already")
     with SweepProgress(terminal.notes, sum(len(job.units) for job in left)) as progress:
-        for ended in execute(store.folder, left, _workers(options)):
+        for ended in execute(store.folder, left, workers):
             progress.ended(failed=ended.state == "failed")
             if ended.state == "failed":
                 terminal.notes.print(
                     f"{store.place(ended.digest)}: {ended.error}", markup=False, soft_wrap=True, style="red"
                 )
-    return _concluded(store, terminal, about, whole=options.part is None)
 
 
 def _workers(options: Options) -> int:
@@ -152,10 +160,7 @@ def _opened(options: Options, spec: StudySpec, expansion: Expansion) -> RunStore
     except FileExistsError:
         if not options.resume and options.part is None:
             raise InputError(f"-o: {options.output} holds a run; --resume goes on with it") from None
-    store = RunStore.resume(options.output, expansion.units, marks)
-    if options.part is None:
-        store.clean()
-    return store
+    return RunStore.resume(options.output, expansion.units, marks)
 
 
 def _part(part: str | None) -> slice:

@@ -3,6 +3,7 @@
     run.json           what the run is: id, study, fingerprint of code and weights, origin; written first
     index.jsonl        a line an attempt; only ever added to
     units/DIGEST/      all of one unit; manifest.json, written last, has the sums of the other files
+    lock               held by sweeps that write to the run; empty
 
 A unit counts when its manifest names this run and this unit and every sum is right. Whatever else lies there is torn,
 and made again. Knows nothing of what a unit's files mean.
@@ -10,6 +11,8 @@ and made again. Knows nothing of what a unit's files mean.
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import shutil
 import time
@@ -17,13 +20,14 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 from experiments.sweep.files import append_line, plain_json, read_lines, sum_of, write_once, write_whole
 from experiments.sweep.study import StudySpec, Unit
 
 FORMAT = 1
 _ABOUT = ("run", "study", "units", "fingerprint", "origin")
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 State = Literal["done", "failed", "missing", "torn"]
 
 
@@ -118,8 +122,28 @@ class RunStore:
             raise RunError(f"{folder}: units/{min(foreign)} is no unit of this run; remove it, or give another folder")
         return store
 
+    def lock(self, *, shared: bool) -> BinaryIO:
+        """Keep other sweeps away for as long as the file that this returns is open: all, or those that do not share.
+
+        The lock goes with the process, however it ends. Some network file systems know no locks: there is none there.
+
+        Raises:
+            RunError: another sweep holds the run.
+        """
+        file = (self.folder / "lock").open("ab+")
+        try:
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in _NO_LOCKS:
+                return file
+            file.close()
+            if isinstance(error, BlockingIOError):
+                raise RunError(f"{self.folder}: another sweep is writing to it; wait until it has ended") from None
+            raise
+        return file
+
     def clean(self) -> None:
-        """Remove what interrupted attempts left behind; for when nobody else writes to this run."""
+        """Remove what interrupted attempts left behind; for the holder of a lock that is not shared."""
         for path in (self.folder / "units").glob(".*"):
             shutil.rmtree(path, ignore_errors=True)
         for path in self.folder.glob(".*.partial"):
