@@ -1,6 +1,11 @@
 """Judges: figures of the audio that was chosen, kept so that they are of just this audio and just this judge."""
 
 import json
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +14,8 @@ import pytest
 from experiments.cli import run
 from experiments.judge.measures import measures, seam_jump
 from experiments.sweep.store import RunStore
+from scorers.fake import FakeScorer, FakeScorerStream
+from search import SpeechRequest
 
 pytest.importorskip("pyarrow", reason="tables need pyarrow: pip install 'chunksearch[study]'")
 from experiments.sweep.tables import read_table
@@ -60,6 +67,67 @@ def test_what_is_of_something_else_is_judged_again(folder: Path, damage: str) ->
 def test_a_judge_does_not_spoil_the_run(folder: Path) -> None:
     judged(folder)
     assert set(RunStore.open(folder).states().values()) == {"done"}
+
+
+class Deaf(FakeScorer):
+    """Cannot hear one of the texts."""
+
+    def open(self, requests: Sequence[SpeechRequest], n: int, sample_rate: int, hop: int) -> FakeScorerStream:
+        if requests[0].text == "It rains.":
+            raise RuntimeError("no ear\nfor this")
+        return super().open(requests, n, sample_rate, hop)
+
+
+def test_a_take_that_cannot_be_heard_costs_no_other(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = judged(folder)
+    run_folder = tmp_path / "run"
+    shutil.copytree(folder, run_folder, ignore=shutil.ignore_patterns("judge*"))
+    with monkeypatch.context() as patch:
+        patch.setattr("experiments.commands.judge.load_scorer", lambda *_: Deaf())
+        assert run(["judge", str(run_folder), "--scorer", "random"]) == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert "2 of 4 units could not be judged" in said
+    assert "RuntimeError: no ear for this" in said
+    rows = read_table(run_folder / "judgements" / "random.parquet")
+    errors = [row["judge.error"] for row in rows]
+    assert errors == ["RuntimeError: no ear for this", None] * 2
+    assert [row["judge.reward"] is None for row in rows] == [True, False] * 2
+    heard = {row["unit"] for row in rows if row["judge.error"] is None}
+    kept = {unit: path_of(run_folder, unit).stat().st_mtime_ns for unit in heard}
+    again = judged(run_folder)
+    assert {unit: path_of(run_folder, unit).stat().st_mtime_ns for unit in heard} == kept
+    assert "judge.error" not in again[0]
+    assert [row["judge.duration"] for row in again] == [row["judge.duration"] for row in whole]
+
+
+def test_a_judge_that_was_killed_takes_up_again(folder: Path, tmp_path: Path) -> None:
+    whole = judged(folder)
+    run_folder = tmp_path / "run"
+    shutil.copytree(folder, run_folder, ignore=shutil.ignore_patterns("judge*"))
+    program = """if True:
+        import os, signal, sys
+        from experiments.commands import judge
+        from experiments.cli import run
+        def at_most_two(store, one):
+            for count, judged in enumerate(judge_run(store, one), 1):
+                yield judged
+                if count == 2:
+                    os.kill(os.getpid(), signal.SIGKILL)
+        judge_run, judge.judge_run = judge.judge_run, at_most_two
+        run(["judge", sys.argv[1], "--scorer", "random"])
+    """
+    killed = subprocess.run([sys.executable, "-c", program, str(run_folder)], capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    written = {path: path.stat().st_mtime_ns for path in run_folder.glob("units/*/judge-random.json")}
+    assert len(written) == 2
+    assert judged(run_folder) == whole
+    assert {path: path.stat().st_mtime_ns for path in written} == written
+
+
+def path_of(folder: Path, unit: object) -> Path:
+    return folder / "units" / str(unit) / "judge-random.json"
 
 
 def test_who_selects_is_told_to_be_no_judge(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.commands.checks import bad_input
-from experiments.commands.outcome import DONE, InputError, Outcome
+from experiments.commands.outcome import DONE, FAILED, InputError, Outcome
 from experiments.commands.terminal import Terminal
-from experiments.judge.judge import Judge, judge_run, write_judgements
+from experiments.judge.judge import ERROR, Judge, judge_run, write_judgements
 from experiments.sweep.progress import SweepProgress
 from experiments.sweep.store import RunStore
 from experiments.sweep.tables import read_table
@@ -45,12 +46,30 @@ def run(options: Options) -> Outcome:
         raise bad_input(error, "--scorer") from error
     states = list(store.states().values())
     with SweepProgress(terminal.notes, states.count("done"), doing="listening") as progress:
-        for _ in judge_run(store, judge):
-            progress.ended(failed=False)
+        for one in judge_run(store, judge):
+            progress.ended(failed=bool(one.error))
+            if one.error:
+                terminal.notes.print(
+                    f"{store.place(one.digest)}: {one.error}", markup=False, soft_wrap=True, style="red"
+                )
     tables = write_judgements(store, judge)
-    judged = len(read_table(tables[0])) if tables else 0
+    return _concluded(terminal, judge, tables, len(states))
+
+
+def _concluded(terminal: Terminal, judge: Judge, tables: Sequence[Path], units: int) -> Outcome:
+    rows = read_table(tables[0])
+    failed = sum(row.get(ERROR) is not None for row in rows)
+    judged = len(rows) - failed
     names = ", ".join(str(path) for path in tables)
-    terminal.results.print(f"{judged} of {len(states)} units judged: {names}", markup=False, soft_wrap=True)
-    return Outcome(
-        DONE, {"judge": judge.name, "judged": judged, "units": len(states), "tables": [str(path) for path in tables]}
-    )
+    terminal.results.print(f"{judged} of {units} units judged: {names}", markup=False, soft_wrap=True)
+    data = {
+        "judge": judge.name,
+        "judged": judged,
+        "failed": failed,
+        "units": units,
+        "tables": [str(path) for path in tables],
+    }
+    if failed:
+        message = f"{failed} of {units} units could not be judged; see {ERROR} in the table, and judge again to retry"
+        return Outcome(FAILED, data, message)
+    return Outcome(DONE, data)

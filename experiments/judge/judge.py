@@ -1,5 +1,6 @@
 """A scorer that took no part in a search hears what the search chose: resumable, a file a unit, a table a judge.
 
+A take that it cannot hear costs no other: the error is kept in the place of figures, and the take is tried again.
 Knows nothing of how the audio came about.
 """
 
@@ -17,6 +18,7 @@ import soundfile
 import torch
 from numpy.typing import NDArray
 
+from experiments.commands.outcome import described
 from experiments.judge.measures import measures
 from experiments.prompts import Prompt
 from experiments.sweep.files import plain_json, read_lines, sum_of, write_whole
@@ -25,6 +27,9 @@ from experiments.sweep.store import RunStore
 from experiments.sweep.tables import scores_of, write_table
 from search.protocols import Scorer, Scores
 from search.record import json_ready
+
+ERROR = "judge.error"
+"""Column: why a unit could not be judged."""
 
 
 @dataclass(frozen=True)
@@ -51,25 +56,43 @@ class Judge:
         return cls(name, scorer, mark, spec)
 
 
-def judge_run(store: RunStore, judge: Judge) -> Iterator[str]:
-    """Judge every unit that is done and was not judged yet; yields digests as they are judged."""
+@dataclass(frozen=True)
+class Judged:
+    """A unit that was judged; `error` is one line where it could not be, else empty."""
+
+    digest: str
+    error: str = ""
+
+
+def judge_run(store: RunStore, judge: Judge) -> Iterator[Judged]:
+    """Judge every unit that is done and was not judged yet, or not without an error; yields them as they are judged."""
     for digest, state in store.states().items():
-        if state == "done" and verdict_of(store, judge, digest) is None:
-            write_whole(_place(store, judge, digest), plain_json(_verdict(store, judge, digest)))
-            yield digest
+        if state != "done" or "figures" in (verdict_of(store, judge, digest) or {}):
+            continue
+        try:
+            found, error = _found(store, judge, digest), ""
+        except Exception as raised:
+            error = described(raised)
+            found = {"error": error}
+        write_whole(_place(store, judge, digest), plain_json(_about(store, judge, digest) | found))
+        yield Judged(digest, error)
 
 
 def write_judgements(store: RunStore, judge: Judge) -> list[Path]:
-    """Write `judgements/NAME.parquet` and `.csv`, a row for every unit that was judged."""
+    """Write `judgements/NAME.parquet` and `.csv`, a row for every unit that was judged or has an error instead."""
     folder = store.folder / "judgements"
     folder.mkdir(exist_ok=True)
     found = {digest: verdict_of(store, judge, digest) for digest in store.about["units"]}
-    rows = [{"unit": digest, **verdict["figures"]} for digest, verdict in found.items() if verdict is not None]
+    rows = [
+        {"unit": digest, **verdict.get("figures", {ERROR: verdict.get("error")})}
+        for digest, verdict in found.items()
+        if verdict is not None
+    ]
     return write_table(folder / judge.name, rows)
 
 
 def verdict_of(store: RunStore, judge: Judge, digest: str) -> Mapping[str, Any] | None:
-    """What this judge has found in just this audio; None where it has not heard it."""
+    """What this judge has found in just this audio, "figures" or an "error"; None where it has not heard it."""
     try:
         verdict = json.loads(_place(store, judge, digest).read_text(encoding="utf-8"))
         audio = sum_of((store.place(digest) / "audio.wav").read_bytes())["sha256"]
@@ -79,9 +102,14 @@ def verdict_of(store: RunStore, judge: Judge, digest: str) -> Mapping[str, Any] 
     return verdict if same else None
 
 
-def _verdict(store: RunStore, judge: Judge, digest: str) -> dict[str, Any]:
-    path = store.place(digest) / "audio.wav"
-    audio, rate = soundfile.read(path, dtype="float32")
+def _about(store: RunStore, judge: Judge, digest: str) -> dict[str, Any]:
+    """Of which audio and by whom a verdict is."""
+    audio = sum_of((store.place(digest) / "audio.wav").read_bytes())["sha256"]
+    return {"run": store.run, "unit": digest, "mark": judge.mark, "scorer": judge.spec, "audio": audio}
+
+
+def _found(store: RunStore, judge: Judge, digest: str) -> dict[str, Any]:
+    audio, rate = soundfile.read(store.place(digest) / "audio.wav", dtype="float32")
     unit = store.read(digest, "config.json")
     scores = heard(judge.scorer, Prompt(**unit["prompt"]), audio, rate)
     note = scores.notes[0]
@@ -89,15 +117,7 @@ def _verdict(store: RunStore, judge: Judge, digest: str) -> dict[str, Any]:
     found = {"reward": float(scores.reward[0]), **measures(audio, rate, _seams(store, digest, rate)), **raw}
     figures = {name.replace("score.", "judge.", 1): value for name, value in scores_of(found).items()}
     figures |= {"judge.reward": found["reward"], "judge.transcript": note.get("transcript")}
-    return {
-        "run": store.run,
-        "unit": digest,
-        "mark": judge.mark,
-        "scorer": judge.spec,
-        "audio": sum_of(path.read_bytes())["sha256"],
-        "figures": json_ready(figures),
-        "notes": json_ready(note),
-    }
+    return {"figures": json_ready(figures), "notes": json_ready(note)}
 
 
 def heard(scorer: Scorer, prompt: Prompt, audio: NDArray[np.float32], rate: int) -> Scores:
