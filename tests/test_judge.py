@@ -126,6 +126,26 @@ def test_a_judge_that_was_killed_takes_up_again(folder: Path, tmp_path: Path) ->
     assert {path: path.stat().st_mtime_ns for path in written} == written
 
 
+def test_two_judges_of_one_name_do_not_take_each_others_place(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(folder, "run", ignore=shutil.ignore_patterns("judge*"))
+    for place, kind in (("one", "random"), ("two", "fake")):
+        Path(place).mkdir()
+        Path(place, "ear.toml").write_text(f'[heads.ear]\nkind = "{kind}"\n[terms.heard_seconds]\nweight = 1.0\n')
+    first = judged(Path("run"), "one/ear.toml")
+    assert run(["judge", "run", "--scorer", "two/ear.toml"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "'two/ear.toml' goes by the name of 'one/ear.toml'" in said
+    assert "give the file another name" in said
+    assert read_table(Path("run/judgements/ear.parquet")) == first
+    assert judged(Path("run"), str(tmp_path / "one" / "ear.toml")) == first
+    with Path("one/ear.toml").open("a") as file:
+        file.write("# heard again\n")
+    assert judged(Path("run"), "./one/ear.toml") == first
+
+
 def path_of(folder: Path, unit: object) -> Path:
     return folder / "units" / str(unit) / "judge-random.json"
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from experiments.commands.checks import bad_input
 from experiments.commands.outcome import DONE, FAILED, InputError, Outcome
 from experiments.commands.terminal import Terminal
-from experiments.judge.judge import ERROR, Judge, judge_run, write_judgements
+from experiments.judge.judge import ERROR, Judge, judge_run, other_judge, write_judgements
 from experiments.sweep.progress import SweepProgress
 from experiments.sweep.store import RunStore
 from experiments.sweep.tables import read_table
-from scorers.registry import load_scorer
+from scorers.registry import check_scorer, load_scorer
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,12 @@ def run(options: Options) -> Outcome:
             markup=False,
         )
     try:
+        check_scorer(options.scorer)
+        if (other := other_judge(store, options.scorer)) is not None:
+            raise InputError(
+                f"--scorer: {options.scorer!r} goes by the name of {other!r}, which has judged this run; "
+                "give the file another name"
+            )
         with terminal.notes.status("loading"):
             judge = Judge.of(options.scorer, load_scorer(options.scorer, options.device))
     except ValueError as error:

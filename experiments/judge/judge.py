@@ -49,11 +49,24 @@ class Judge:
     @classmethod
     def of(cls, spec: str, scorer: Scorer) -> Judge:
         """The judge of a scorer's spec: a file by its stem, else the spec without what a file's name cannot hold."""
-        path = Path(spec).expanduser()
-        content = path.read_bytes() if path.suffix == ".toml" else spec.encode()
-        mark = hashlib.sha256(content + json.dumps(versions(), sort_keys=True).encode()).hexdigest()[:16]
-        name = path.stem if path.suffix == ".toml" else spec.replace(":", "-").replace("/", "-")
-        return cls(name, scorer, mark, spec)
+        return cls(_name_of(spec), scorer, _mark_of(spec), spec)
+
+
+def other_judge(store: RunStore, spec: str) -> str | None:
+    """The spec of another judge that has the same name and has judged in this run; None where there is none.
+
+    A file that was changed is still the same judge, and so is one that was moved; only what is both is another.
+    """
+    name, mark = _name_of(spec), _mark_of(spec)
+    for digest in store.about["units"]:
+        try:
+            verdict = json.loads(_place(store, name, digest).read_text(encoding="utf-8"))
+            other, same_mark = str(verdict["scorer"]), verdict["mark"] == mark
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if not same_mark and Path(other) != Path(spec):
+            return other
+    return None
 
 
 @dataclass(frozen=True)
@@ -74,7 +87,7 @@ def judge_run(store: RunStore, judge: Judge) -> Iterator[Judged]:
         except Exception as raised:
             error = described(raised)
             found = {"error": error}
-        write_whole(_place(store, judge, digest), plain_json(_about(store, judge, digest) | found))
+        write_whole(_place(store, judge.name, digest), plain_json(_about(store, judge, digest) | found))
         yield Judged(digest, error)
 
 
@@ -94,7 +107,7 @@ def write_judgements(store: RunStore, judge: Judge) -> list[Path]:
 def verdict_of(store: RunStore, judge: Judge, digest: str) -> Mapping[str, Any] | None:
     """What this judge has found in just this audio, "figures" or an "error"; None where it has not heard it."""
     try:
-        verdict = json.loads(_place(store, judge, digest).read_text(encoding="utf-8"))
+        verdict = json.loads(_place(store, judge.name, digest).read_text(encoding="utf-8"))
         audio = sum_of((store.place(digest) / "audio.wav").read_bytes())["sha256"]
         same = (verdict["run"], verdict["mark"], verdict["audio"]) == (store.run, judge.mark, audio)
     except (OSError, ValueError, KeyError, TypeError):
@@ -136,5 +149,16 @@ def _seams(store: RunStore, digest: str, rate: int) -> list[int]:
     return sorted({round(end * rate) for end in ends if end})
 
 
-def _place(store: RunStore, judge: Judge, digest: str) -> Path:
-    return store.place(digest) / f"judge-{judge.name}.json"
+def _place(store: RunStore, name: str, digest: str) -> Path:
+    return store.place(digest) / f"judge-{name}.json"
+
+
+def _name_of(spec: str) -> str:
+    path = Path(spec)
+    return path.stem if path.suffix == ".toml" else spec.replace(":", "-").replace("/", "-")
+
+
+def _mark_of(spec: str) -> str:
+    path = Path(spec).expanduser()
+    content = path.read_bytes() if path.suffix == ".toml" else spec.encode()
+    return hashlib.sha256(content + json.dumps(versions(), sort_keys=True).encode()).hexdigest()[:16]
