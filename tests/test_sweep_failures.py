@@ -2,8 +2,12 @@
 
 import os
 import signal
+import time
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -53,6 +57,28 @@ def test_a_process_that_dies_costs_its_own_units(tmp_path: Path, monkeypatch: py
     monkeypatch.undo()
     assert run([*FAKE, "--prompts", str(prompts), "-o", str(folder), "--resume"]) == 0
     assert {row["status"] for row in read_table(folder / "table.parquet")} == {"complete"}
+
+
+def test_a_process_that_dies_idle_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one process is killed, and known to be dead, after its first unit and before its second."""
+    prompts, folder = tmp_path / "p.txt", tmp_path / "run"
+    prompts.write_text("It rains.\nCome back soon.\n")
+    submitted = local._submitted
+    killed: list[int] = []
+
+    def after_a_kill(slots: list[ProcessPoolExecutor], slot: int, *job: Any) -> Any:
+        if slots[slot]._processes and not killed:
+            (process,) = slots[slot]._processes.values()
+            waiting = slots[slot].submit(time.sleep, 600.0)
+            process.kill()
+            assert isinstance(waiting.exception(), BrokenProcessPool)
+            killed.append(slot)
+        return submitted(slots, slot, *job)
+
+    monkeypatch.setattr(local, "_submitted", after_a_kill)
+    assert run([*FAKE, "--prompts", str(prompts), "-o", str(folder)]) == 0
+    assert len(killed) == 1
+    assert [row["status"] for row in read_table(folder / "table.parquet")] == ["complete"] * 2
 
 
 def test_ray_makes_the_same_tables(tmp_path: Path) -> None:

@@ -31,19 +31,31 @@ def run_locally(folder: Path, jobs: Sequence[Job], workers: int) -> Iterator[End
             for slot in range(len(slots)):
                 if slot not in busy and waiting:
                     job = waiting.pop()
-                    running[slots[slot].submit(work, folder, job)] = (slot, job)
+                    running[_submitted(slots, slot, folder, job)] = (slot, job)
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 slot, job = running.pop(future)
                 try:
                     yield from future.result()
                 except BrokenProcessPool:
-                    slots[slot].shutdown(wait=False)
-                    slots[slot] = _process()
+                    _replace(slots, slot)
                     yield from died(RunStore.open(folder), job, "its process died; out of memory, or killed")
     finally:
         for process in slots:
             _stop(process)
+
+
+def _submitted(slots: list[ProcessPoolExecutor], slot: int, folder: Path, job: Job) -> Future[list[Ended]]:
+    try:
+        return slots[slot].submit(work, folder, job)
+    except BrokenProcessPool:  # it died while it had nothing to do, so no unit is lost
+        _replace(slots, slot)
+        return slots[slot].submit(work, folder, job)
+
+
+def _replace(slots: list[ProcessPoolExecutor], slot: int) -> None:
+    slots[slot].shutdown(wait=False)
+    slots[slot] = _process()
 
 
 def _process() -> ProcessPoolExecutor:
