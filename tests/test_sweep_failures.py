@@ -3,6 +3,8 @@
 import os
 import signal
 import time
+import weakref
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from io import StringIO
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from engine.fake import FakeEngine
 from experiments.cli import run
 from experiments.sweep.executors import local
 from experiments.sweep.progress import SweepProgress
@@ -116,6 +119,28 @@ def test_what_cannot_be_run_is_said_before_anything_is(
     assert run([*FAKE, "--prompts", str(prompts), "-o", str(folder), *arguments]) == 2
     assert message in capsys.readouterr().err
     assert not folder.exists()
+
+
+def test_engines_are_let_go_before_workers_load_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "p.txt").write_text("It rains.\n")
+    loaded: list[weakref.ref[FakeEngine]] = []
+
+    def load(*_: Any) -> FakeEngine:
+        assert not any(engine() for engine in loaded)
+        engine = FakeEngine()
+        engine.itself = engine  # type: ignore[attr-defined]  # as modules of a network may be in a ring
+        loaded.append(weakref.ref(engine))
+        return engine
+
+    def execute(*_: Any) -> Iterator[Ended]:
+        assert len(loaded) == 2
+        assert not any(engine() for engine in loaded)
+        return iter(())
+
+    monkeypatch.setattr("experiments.commands.sweep.load_engine", load)
+    monkeypatch.setattr("experiments.commands.sweep.executor_of", lambda _: execute)
+    arguments = [*FAKE, "--engine", "fake,builtin", "--prompts", str(tmp_path / "p.txt"), "-o", str(tmp_path / "run")]
+    assert run(arguments) == 0
 
 
 def test_a_folder_with_something_else_in_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

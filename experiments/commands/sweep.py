@@ -5,12 +5,14 @@ Knows nothing of how units are spoken, kept or scheduled.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.markup import escape
 from rich.table import Table
 
@@ -139,17 +141,22 @@ def _check_engines(spec: StudySpec, expansion: Expansion, options: Options) -> N
         except ValueError as error:
             raise bad_input(error, "scorer") from error
     for name in spec.engine:
+        _check_units(name, [unit for unit in expansion.units if unit.engine == name], options.device)
+        gc.collect()  # workers load engines of their own: a device has no room for one more
+        torch.cuda.empty_cache()
+
+
+def _check_units(name: str, units: Sequence[Unit], device: str | None) -> None:
+    try:
+        engine = load_engine(name, device)
+    except ValueError as error:
+        raise bad_input(error, "engine") from error
+    for unit in units:
         try:
-            engine = load_engine(name, options.device)
+            unit.config(engine.frame_rate)
+            engine.budget(unit.prompt.request())
         except ValueError as error:
-            raise bad_input(error, "engine") from error
-        for unit in expansion.units:
-            if unit.engine == name:
-                try:
-                    unit.config(engine.frame_rate)
-                    engine.budget(unit.prompt.request())
-                except ValueError as error:
-                    raise InputError(f"{unit.configuration}, prompt {unit.prompt.id!r}: {error}") from error
+            raise InputError(f"{unit.configuration}, prompt {unit.prompt.id!r}: {error}") from error
 
 
 def _opened(options: Options, spec: StudySpec, expansion: Expansion) -> RunStore:
