@@ -215,6 +215,21 @@ def test_judges_that_differ_keep_their_names_and_those_that_agree_share_one() ->
     ]
 
 
+@pytest.mark.parametrize(
+    ("scorers", "message"),
+    [
+        ({"random": 4}, ""),
+        ({"fake": 4}, 'no configuration chooses at random (scorer = "random"): gains are against the baseline alone'),
+        ({"random": 4, "fake": 4}, ""),
+        ({"random": 4, "fake": 2}, "nothing that chooses at random differs from another in its scorer alone"),
+    ],
+)
+def test_choosing_at_random_is_missed_where_it_is_not(scorers: Mapping[str, int], message: str) -> None:
+    arms = [*candidates(1), *(configuration(f"{name}-n{n}", n=n, scorer=name) for name, n in scorers.items())]
+    said = [one for one in report(made(arms, 12, 2, falling), draw=QUICK).warnings if "at random" in one]
+    assert [one.startswith(message) for one in said] == ([True] if message else [])
+
+
 def test_a_run_folder_is_read_with_what_it_has(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"no table\.parquet in it"):
         load_results(tmp_path)

@@ -83,13 +83,21 @@ def against_baseline(grid: Grid, metric: Metric, baseline: str, draw: Draw) -> l
     return [_difference("baseline", grid, metric, (name, baseline), draw) for name in others]
 
 
+def chooses_at_random(grid: Grid, configuration: str) -> bool:
+    """Whether its candidates are chosen by chance; with N = 1 nothing is chosen."""
+    settings = grid.settings[configuration]
+    return settings["n"] != 1 and Path(str(settings["scorer"])).stem == CONTROL
+
+
 def controls(grid: Grid) -> dict[str, str]:
     """By configuration that searches, the one that is the same but chooses at random."""
-    chance = {_key(grid.settings[name], ("scorer",)): name for name in grid.configurations if _random(grid, name)}
+    chance = {
+        _key(grid.settings[name], ("scorer",)): name for name in grid.configurations if chooses_at_random(grid, name)
+    }
     return {
         name: chance[key]
         for name in grid.configurations
-        if not _random(grid, name) and (key := _key(grid.settings[name], ("scorer",))) in chance
+        if not chooses_at_random(grid, name) and (key := _key(grid.settings[name], ("scorer",))) in chance
     }
 
 
@@ -136,10 +144,6 @@ def per_doubling(grid: Grid, metric: Metric, draw: Draw) -> list[Effect]:
 def _difference(kind: Any, grid: Grid, metric: Metric, names: tuple[str, str], draw: Draw) -> Effect:
     common = pair(grid, names, metric.name)
     return effect(kind, metric, names, common.differences, (common.pairs, common.dropped), draw)
-
-
-def _random(grid: Grid, configuration: str) -> bool:
-    return Path(str(grid.settings[configuration]["scorer"])).stem == CONTROL
 
 
 def _key(settings: Mapping[str, Any], without: Sequence[str]) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.statistics.comparisons import controls
+from experiments.statistics.comparisons import chooses_at_random, controls
 from experiments.statistics.effects import Effect, many
 from experiments.statistics.metrics import Metric
 from experiments.statistics.pairing import Grid
@@ -52,8 +52,8 @@ def warnings(grid: Grid, metrics: Sequence[Metric], own_judges: Sequence[str]) -
         found.append("there are no units")
     elif len(grid.configurations) == 1:
         found.append(f"{grid.configurations[0]} is the only configuration: nothing to compare")
-    elif not controls(grid):
-        found.append('no configuration chooses at random (scorer = "random"): gains are against the baseline alone')
+    else:
+        found += _without_control(grid)
     if rows and not any(metric.source == "judge" for metric in metrics):
         found.append("nothing was judged: a gain of the selecting reward alone is no evidence of better speech")
     found += [f"judge {name} also selected; its figures are no independent evidence" for name in own_judges]
@@ -63,6 +63,19 @@ def warnings(grid: Grid, metrics: Sequence[Metric], own_judges: Sequence[str]) -
     if batches and batches[-1] > 1:
         found.append(f"timed in batches of up to {batches[-1]}: seconds are not those of a prompt spoken alone")
     return found
+
+
+def _without_control(grid: Grid) -> list[str]:
+    """That no gain is held against chance; nothing where one is, or where all that is chosen is chosen by chance."""
+    chance = [name for name in grid.configurations if chooses_at_random(grid, name)]
+    choosing = [name for name in grid.configurations if grid.settings[name]["n"] != 1]
+    if controls(grid) or (chance and chance == choosing):
+        return []
+    if chance:
+        return [
+            "nothing that chooses at random differs from another in its scorer alone: gains are not held against it"
+        ]
+    return ['no configuration chooses at random (scorer = "random"): gains are against the baseline alone']
 
 
 def _compared(start: str, effects: Sequence[Effect]) -> list[str]:
