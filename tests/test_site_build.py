@@ -25,6 +25,7 @@ from experiments.site import build as building
 from experiments.site.build import build
 from experiments.site.files import SiteError, read_site
 from experiments.sweep.store import RunStore
+from experiments.sweep.study import expand, read_study
 from experiments.sweep.tables import read_table, write_tables
 from tests.study_run import NASTY, made_run
 
@@ -135,6 +136,14 @@ def test_markdown_has_the_same_numbers(site: Path) -> None:
     assert "language: the fake engine" in body
     for path in re.findall(r"\]\((plots/[^)]*)\)", body):
         assert (site / path).is_file()
+
+
+def test_the_study_can_be_run_again_from_the_site(site: Path, run: Path) -> None:
+    study = read_study(site / "data/study.toml")
+    assert (site / "data/study.toml").read_bytes() == (run / "study.toml").read_bytes()
+    here = study.model_copy(update={"prompts": [str(site / "data/prompts.jsonl")]})
+    assert [unit.digest for unit in expand(here).units] == RunStore.open(run).about["units"]
+    assert "data/prompts.jsonl" in (site / "index.html").read_text("utf-8")
 
 
 def test_audio_is_that_of_the_run_and_its_sums_are_kept(site: Path, run: Path) -> None:

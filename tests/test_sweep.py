@@ -73,6 +73,14 @@ def test_a_run_is_whole(finished: tuple[Path, Path]) -> None:
     assert list((store.place(first["unit"]) / "candidates").glob("step-001-row-*.wav"))
 
 
+def test_a_run_has_the_study_that_makes_it_again(finished: tuple[Path, Path], tmp_path: Path) -> None:
+    folder, _ = finished
+    again = tmp_path / "again"
+    assert run(["sweep", str(folder / "study.toml"), "-o", str(again), "--workers", "2"]) == 0
+    assert tables(again) == tables(folder)
+    assert (again / "study.toml").read_bytes() == (folder / "study.toml").read_bytes()
+
+
 def test_candidates_share_their_noise_across_n(finished: tuple[Path, Path]) -> None:
     """Row 0 of N = 3 begins as N = 1 does: its reward at the first step is the same."""
     steps = read_table(finished[0] / "steps.parquet")

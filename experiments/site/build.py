@@ -21,13 +21,14 @@ from experiments.site.card import card
 from experiments.site.figures import NamedPlot, figures
 from experiments.site.files import built_aside, checked_place
 from experiments.site.index_page import index_page, shown_metrics
-from experiments.site.material import Material, Take, read_material
+from experiments.site.material import Figures, Material, Take, read_material
 from experiments.site.plots import colours
 from experiments.site.prompt_page import Sounds, prompt_page
 from experiments.statistics import Report, report
-from experiments.sweep.files import plain_json
-from experiments.sweep.store import RunStore
+from experiments.sweep.files import json_lines, plain_json
+from experiments.sweep.store import STUDY, RunStore
 from experiments.sweep.tables import write_table
+from experiments.sweep.toml_text import toml_text
 
 _BAR_SECONDS = 0.04
 _FILES = {
@@ -38,6 +39,8 @@ _FILES = {
     "data/steps.parquet": "a row a candidate and selection",
     "data/audio.parquet": "sums and lengths of all audio",
     "data/run.json": "study, origin, versions",
+    "data/study.toml": "the study: run it again with chunksearch sweep study.toml --prompts prompts.jsonl",
+    "data/prompts.jsonl": "what was spoken",
     "site.json": "sums of all files",
 }
 
@@ -118,9 +121,11 @@ def _pack(
 
 
 def _write_data(material: Material, root: Path, audio: list[dict[str, Any]]) -> list[str]:
-    """The run's own tables, unchanged, and one of all audio; returns names of the Parquet files."""
+    """What runs the study again, the run's tables, unchanged, and one of all audio; returns names of Parquet files."""
     run, data = material.store.folder, root / "data"
     data.mkdir()
+    (data / STUDY).write_text(toml_text(material.store.about["study"]), "utf-8")
+    (data / "prompts.jsonl").write_bytes(json_lines([_given(said.prompt) for said in material.prompts]))
     for source in [run / "run.json", *sorted(run.glob("*.parquet")), *sorted(run.glob("*.csv"))]:
         shutil.copyfile(source, data / source.name)
     for source in sorted((run / "judgements").glob("*.*")):
@@ -131,6 +136,10 @@ def _write_data(material: Material, root: Path, audio: list[dict[str, Any]]) -> 
         write_table(data / "audio", audio)
     names = sorted(path.relative_to(root).as_posix() for path in data.rglob("*.parquet"))
     return sorted(names, key=lambda name: name != "data/table.parquet")
+
+
+def _given(prompt: Figures) -> Figures:
+    return {name: value for name, value in prompt.items() if value is not None}
 
 
 def _write_pages(

@@ -1,6 +1,7 @@
 """Where a sweep is kept: a folder a run, a folder a unit, and no doubt about what is complete.
 
     run.json           what the run is: id, study, fingerprint of code and weights, origin; written first
+    study.toml         the study as it was run, for running it again; read by nothing here
     index.jsonl        a line an attempt; only ever added to
     units/DIGEST/      all of one unit; manifest.json, written last, has the sums of the other files
     lock               held by sweeps that write to the run; empty
@@ -24,8 +25,10 @@ from typing import Any, BinaryIO, Literal
 
 from experiments.sweep.files import append_line, plain_json, read_lines, sum_of, write_once, write_whole
 from experiments.sweep.study import StudySpec, Unit
+from experiments.sweep.toml_text import toml_text
 
 FORMAT = 1
+STUDY = "study.toml"
 _ABOUT = ("run", "study", "units", "fingerprint", "origin")
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 State = Literal["done", "failed", "missing", "torn"]
@@ -76,6 +79,7 @@ class RunStore:
         }
         (folder / "units").mkdir(parents=True, exist_ok=True)
         write_once(folder / "run.json", plain_json(about))
+        write_whole(folder / STUDY, toml_text(spec.model_dump()).encode())
         return cls.open(folder)
 
     @classmethod
