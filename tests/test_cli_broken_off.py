@@ -52,12 +52,14 @@ def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 
 SLOW = """
+import signal
 import sys
 import experiments.commands.say as command
 from engine.fake import FakeEngine, FakeVoice
 from experiments.cli import run
 from scorers.fake import FakeScorer
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background jobs are without
 command.load_engine = lambda *_: FakeEngine(FakeVoice(length=10**6, frame_seconds=0.01))
 command.load_scorer = lambda *_: FakeScorer()
 sys.exit(run(["say", "a b c d e f g h i j k l m n o p q r s t u v w x y z " * 4, "-o", "out.wav"]))

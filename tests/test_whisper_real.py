@@ -190,7 +190,7 @@ def test_options_are_checked_before_weights_are_read(monkeypatch: pytest.MonkeyP
     cpu = torch.device("cpu")
     for device, options, message in (
         ("cuda:7", {}, "'cuda:7' is not there"),
-        ("meta", {}, "'meta' is nothing that CTranslate2 runs on"),
+        ("meta", {}, "'meta' cannot be used here"),
         (cpu, {"compute_type": "int3"}, "compute_type: 'int3' does not run on cpu; allowed are .*float32.*int8"),
         (cpu, {"cpu_threads": 0}, "cpu_threads: 0 is not allowed"),
         (cpu, {"word_timestamps": "yes"}, "word_timestamps: 'yes' is not allowed"),
